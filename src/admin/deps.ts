@@ -1,0 +1,40 @@
+import type { Clock } from '../core/clock.ts'
+import type { Lifecycle } from '../identity/lifecycle-model.ts'
+
+/** A part of the broker that must work before it serves. */
+export type Part = 'store' | 'ca' | 'policy' | 'listeners' | 'audit'
+
+/** What `octroi` and the web UI show of a running broker; JSON as it is printed. */
+export interface BrokerStatus {
+  /** Snapshot hash, as in events. */
+  readonly policy: string
+  readonly sandboxes: number
+  readonly listeners: readonly { readonly name: string; readonly address: string }[]
+  readonly audit: 'ok' | 'degraded' | 'full'
+  /** ISO 8601. */
+  readonly started_at: string
+}
+
+/** The operator's log, as far as the admin API writes to it. */
+export interface AdminLog {
+  warn(fields: object, message: string): void
+  error(fields: object, message: string): void
+}
+
+/** What the composition root gives the admin API. */
+export interface AdminDeps {
+  readonly clock: Clock
+  /** Cryptographically random bytes. */
+  readonly random: (bytes: number) => Uint8Array
+  readonly log: AdminLog
+  readonly lifecycle: Lifecycle
+  readonly status: () => BrokerStatus
+  /** Parts that do not work now; empty means ready. Asked anew at every `/readyz`. */
+  readonly notReady: () => Promise<readonly Part[]>
+  /** Loads the configuration anew, all or nothing; `OperatorError` leaves the old one in force. */
+  readonly reload: () => Promise<{ readonly policy: string }>
+  /** Root credentials in the sealed store were changed by another process: read them again. */
+  readonly secretsChanged: () => Promise<void>
+  /** Opens (or finds) the unix socket that is the identity of one sandbox, and returns its path. */
+  readonly openSandboxSocket: (sandbox: string) => Promise<string>
+}

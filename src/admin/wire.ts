@@ -1,0 +1,83 @@
+import { z } from 'zod'
+import { revokeKinds } from '../identity/lifecycle-model.ts'
+
+/** Bodies that the API takes; strict, so that a misspelt field is an error and not silence. */
+export const createBody = z.strictObject({
+  template: z.string().max(128),
+  name: z.string().max(128).optional(),
+  agent: z.string().max(256).optional(),
+  run: z.string().max(256).optional(),
+  ttl_ms: z.int().optional(),
+})
+export const rotateBody = z.strictObject({ overlap_ms: z.int().optional() }).optional()
+export const revokeBody = z.strictObject({ kind: z.enum(revokeKinds), target: z.string().min(1).max(1024) })
+export const noBody = z.strictObject({}).optional()
+
+/** Answers that the API gives, as the command line reads them; fields of a newer broker are passed over. */
+const handleReport = z.object({
+  id: z.string(),
+  access: z.string(),
+  state: z.enum(['live', 'revoked', 'expired']),
+  created_at: z.string(),
+  expires_at: z.string().optional(),
+})
+export const sandboxReport = z.object({
+  name: z.string(),
+  id: z.string(),
+  state: z.enum(['active', 'paused', 'expired']),
+  origin: z.enum(['config', 'runtime']),
+  tenant: z.string(),
+  template: z.string().optional(),
+  agent: z.string().optional(),
+  run: z.string().optional(),
+  created_at: z.string(),
+  expires_at: z.string().optional(),
+  paused_at: z.string().optional(),
+  tokens: z.int(),
+  handles: z.array(handleReport),
+})
+export const sandboxList = z.object({ sandboxes: z.array(sandboxReport) })
+export const created = z.object({ sandbox: sandboxReport, token: z.string() })
+export const rotated = z.object({ sandbox: sandboxReport, token: z.string(), old_valid_until: z.string() })
+export const revoked = z.object({
+  kind: z.enum(revokeKinds),
+  target: z.string(),
+  handles: z.int(),
+  tokens: z.int(),
+  upstream: z.string(),
+})
+export const destroyed = z.object({ destroyed: z.string() })
+export const socketOpened = z.object({ path: z.string() })
+export const reloaded = z.object({ policy: z.string() })
+export const acknowledged = z.object({ ok: z.literal(true) })
+export const brokerStatus = z.object({
+  policy: z.string(),
+  sandboxes: z.int(),
+  listeners: z.array(z.object({ name: z.string(), address: z.string() })),
+  audit: z.enum(['ok', 'degraded', 'full']),
+  started_at: z.string(),
+  ready: z.boolean(),
+  not_ready: z.array(z.string()),
+})
+export const failure = z.object({ error: z.string(), message: z.string(), id: z.string().optional() })
+
+/** What went wrong, as the body of every answer that is not a success. */
+export type Failure = z.infer<typeof failure>
+
+/** A body that does not fit; the message names fields and what they take, never what was sent. */
+export class BodyError extends TypeError {
+  override readonly name = 'BodyError'
+}
+
+/** Parses a request body; `BodyError` when it does not fit. */
+export function readBody<T>(schema: z.ZodType<T>, body: unknown): T {
+  const result = schema.safeParse(body ?? undefined)
+  if (result.success) return result.data
+  throw new BodyError(result.error.issues.map(issueText).join('; '))
+}
+
+function issueText(issue: z.core.$ZodIssue): string {
+  const where = issue.path.length === 0 ? 'body' : issue.path.join('.')
+  // The default text repeats the unknown key, which may be a secret in the wrong place.
+  return `${where}: ${issue.code === 'unrecognized_keys' ? 'has an unknown field' : issue.message}`
+}

@@ -1,0 +1,112 @@
+/**
+ * Fields in which APIs take credentials, lower-case. Where a client's own credential is refused, a value in any of them
+ * is refused: an upstream that reads two fields could prefer the one that is not ours.
+ */
+const headerFields: ReadonlySet<string> = new Set([
+  'authorization',
+  'cookie',
+  'cookie2',
+  'api-key',
+  'api-token',
+  'apikey',
+  'circle-token',
+  'dd-api-key',
+  'dd-application-key',
+  'deploy-token',
+  'job-token',
+  'ocp-apim-subscription-key',
+  'private-token',
+  'x-access-token',
+  'x-algolia-api-key',
+  'x-amz-security-token',
+  'x-api-key',
+  'x-api-token',
+  'x-apikey',
+  'x-auth-key',
+  'x-auth-token',
+  'x-authorization',
+  'x-consul-token',
+  'x-figma-token',
+  'x-functions-key',
+  'x-gitlab-token',
+  'x-goog-api-key',
+  'x-goog-iam-authorization-token',
+  'x-honeycomb-team',
+  'x-jfrog-art-api',
+  'x-ms-authorization-auxiliary',
+  'x-nomad-token',
+  'x-nuget-apikey',
+  'x-octopus-apikey',
+  'x-postmark-server-token',
+  'x-rapidapi-key',
+  'x-session-token',
+  'x-shopify-access-token',
+  'x-subscription-token',
+  'x-token',
+  'x-vault-token',
+  'xi-api-key',
+])
+
+const queryParameters: ReadonlySet<string> = new Set([
+  'access-token',
+  'access_key',
+  'access_token',
+  'accesskey',
+  'accesstoken',
+  'api-key',
+  'api_key',
+  'api_token',
+  'apikey',
+  'apitoken',
+  'auth',
+  'auth_token',
+  'authtoken',
+  'awsaccesskeyid',
+  'client_assertion',
+  'client_secret',
+  'id_token',
+  'job_token',
+  'jwt',
+  'key',
+  'oauth_token',
+  'passwd',
+  'password',
+  'private_token',
+  'refresh_token',
+  'secret',
+  'sig',
+  'signature',
+  'subscription-key',
+  'token',
+  'x-amz-credential',
+  'x-amz-security-token',
+  'x-amz-signature',
+  'x-goog-credential',
+  'x-goog-signature',
+])
+
+/** Is this header field, in any case, one in which an API takes a credential? */
+export function isCredentialHeader(name: string): boolean {
+  return headerFields.has(name.toLowerCase())
+}
+
+/** Does the query of a target (`path?query`) carry a value in a parameter in which an API takes a credential? */
+export function hasCredentialParameter(target: string): boolean {
+  const mark = target.indexOf('?')
+  if (mark < 0) return false
+  return target
+    .slice(mark + 1)
+    .split(/[&;]/)
+    .some((pair) => {
+      const equals = pair.indexOf('=')
+      if (equals < 0 || equals === pair.length - 1) return false
+      const name = percentDecode(pair.slice(0, equals)).toLowerCase()
+      return queryParameters.has(name.replace(/\[[^\]]*\]$/, ''))
+    })
+}
+
+/** Every `%XX` as the byte it stands for (Latin-1); bad escapes stay as they are. For looking only, never for sending. */
+export function percentDecode(text: string): string {
+  if (!text.includes('%')) return text
+  return text.replace(/%([0-9A-Fa-f]{2})/g, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)))
+}

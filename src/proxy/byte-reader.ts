@@ -1,0 +1,155 @@
+import type { Duplex } from 'node:stream'
+
+/** Bytes held before the socket is paused, and below which it is resumed. */
+const high = 256 * 1024
+const low = 64 * 1024
+
+/**
+ * Pull side of a socket: bytes are taken in order by one consumer, the socket is paused when nobody takes them. Ends
+ * quietly: after `ended` or `closed` a wait resolves at once and the consumer decides what that means.
+ */
+export class ByteReader {
+  readonly socket: Duplex
+  #chunks: Buffer[] = []
+  #size = 0
+  #waiting: (() => void) | undefined
+  #paused = false
+  /** The peer sent its last byte (FIN). */
+  ended = false
+  /** The socket is gone in both directions. */
+  closed = false
+  /** Bytes taken off the socket so far. */
+  total = 0
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.total += chunk.length
+    this.#chunks.push(chunk)
+    this.#size += chunk.length
+    if (this.#size > high && !this.#paused) {
+      this.#paused = true
+      this.socket.pause()
+    }
+    this.#wake()
+  }
+
+  readonly #onEnd = (): void => {
+    this.ended = true
+    this.#wake()
+  }
+
+  readonly #onClose = (): void => {
+    this.ended = true
+    this.closed = true
+    this.#wake()
+  }
+
+  constructor(socket: Duplex) {
+    this.socket = socket
+    socket.on('data', this.#onData)
+    socket.on('end', this.#onEnd)
+    socket.on('close', this.#onClose)
+    // An error is always followed by `close`; the listener only keeps it from being uncaught.
+    socket.on('error', this.#onEnd)
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Everything received and not yet taken, as one buffer, without taking it. */
+  peek(): Buffer {
+    if (this.#chunks.length > 1) this.#chunks = [Buffer.concat(this.#chunks)]
+    return this.#chunks[0] ?? Buffer.alloc(0)
+  }
+
+  /** Takes the first `count` bytes of what `peek` showed. */
+  skip(count: number): void {
+    const all = this.peek()
+    const rest = all.subarray(count)
+    this.#chunks = rest.length > 0 ? [rest] : []
+    this.#size = rest.length
+    this.#flow()
+  }
+
+  /** Takes what came in one piece, at most `max` bytes; `undefined` when nothing is there. */
+  take(max: number): Buffer | undefined {
+    const first = this.#chunks[0]
+    if (first === undefined) return undefined
+    if (first.length <= max) this.#chunks.shift()
+    else this.#chunks[0] = first.subarray(max)
+    const taken = first.length <= max ? first : first.subarray(0, max)
+    this.#size -= taken.length
+    this.#flow()
+    return taken
+  }
+
+  /** Resolves when more bytes have come than are there now, or nothing more will come. */
+  async more(): Promise<void> {
+    if (this.ended) return
+    await new Promise<void>((resolve) => {
+      this.#waiting = resolve
+    })
+  }
+
+  /** Stops reading and gives the socket back with everything that was not taken, paused. */
+  detach(): Buffer {
+    this.socket.pause()
+    this.socket.off('data', this.#onData)
+    this.socket.off('end', this.#onEnd)
+    const rest = this.peek()
+    this.#chunks = []
+    this.#size = 0
+    return rest
+  }
+
+  #flow(): void {
+    if (this.#paused && this.#size < low) {
+      this.#paused = false
+      this.socket.resume()
+    }
+  }
+
+  #wake(): void {
+    const waiting = this.#waiting
+    this.#waiting = undefined
+    waiting?.()
+  }
+}
+
+/**
+ * Writes; the promise, if there is one, resolves when the socket has room again or is closed. `undefined` means there is
+ * room now, which spares a turn of the event loop on the common path.
+ */
+export function send(socket: Duplex, data: Buffer | string): Promise<void> | undefined {
+  if (socket.destroyed) return undefined
+  const hasRoom = typeof data === 'string' ? socket.write(data, 'latin1') : socket.write(data)
+  return hasRoom ? undefined : room(socket)
+}
+
+function room(socket: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      socket.off('drain', done)
+      socket.off('close', done)
+      resolve()
+    }
+    socket.on('drain', done)
+    socket.on('close', done)
+  })
+}
+
+/**
+ * Ends our side and reads on for a moment, so that the peer can read what was sent before a reset for its unread bytes
+ * throws it away (RFC 9112 section 9.6).
+ */
+export function lingerClose(socket: Duplex, ms = 1_000): void {
+  if (socket.destroyed) return
+  socket.end()
+  socket.removeAllListeners('data')
+  socket.on('data', () => undefined)
+  socket.resume()
+  const timer = setTimeout(() => socket.destroy(), ms)
+  timer.unref()
+  socket.once('end', () => socket.destroy())
+  socket.once('close', () => clearTimeout(timer))
+}

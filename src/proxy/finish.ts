@@ -1,0 +1,19 @@
+import type { DataPlane } from './plane.ts'
+import { endEvent, type Record } from './record.ts'
+
+/** Writes the event at the end of an exchange or tunnel: always exactly one, whatever happened. */
+export function finish(plane: DataPlane, record: Record): void {
+  if (record.isClosed) return
+  record.isClosed = true
+  if (plane.audit.append(endEvent(record, plane.clock.monotonic()))) return
+  plane.log.error({ id: record.id }, 'an event could not be queued: the event log is full')
+}
+
+/**
+ * The same for a request that was refused before anything was sent for it. Returns the id that the client is told:
+ * floods of identical refusals share one event. `undefined` when the log has no room for it.
+ */
+export function finishRefused(plane: DataPlane, record: Record): string | undefined {
+  record.isClosed = true
+  return plane.auditRefusal(endEvent(record, plane.clock.monotonic()), record.source)
+}

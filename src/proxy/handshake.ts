@@ -1,0 +1,20 @@
+import type { TLSSocket } from 'node:tls'
+import type { DataPlane } from './plane.ts'
+
+/** Waits for the client's handshake, at most `handshakeMs`; resolves to what went wrong, `undefined` when nothing did. */
+export function serverHandshake(socket: TLSSocket, plane: DataPlane): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const cancel = plane.clock.after(plane.limits.handshakeMs, () => done('timed out'))
+    const done = (problem: string | undefined): void => {
+      cancel()
+      socket.off('secure', onSecure)
+      socket.off('close', onClose)
+      resolve(problem)
+    }
+    const onSecure = (): void => done(undefined)
+    const onClose = (): void => done('closed')
+    socket.on('secure', onSecure)
+    socket.on('close', onClose)
+    socket.on('error', (error: NodeJS.ErrnoException) => done(error.code ?? 'failed'))
+  })
+}

@@ -1,0 +1,43 @@
+import type { Snapshot } from '../identity/model.ts'
+
+/** A tunnel or an exchange in flight. */
+export interface Live {
+  /** Would it still be allowed under this snapshot? Throws nothing. */
+  isStillAllowed(snapshot: Snapshot): boolean
+  /** Ends it at once; it was revoked. */
+  revoke(): void
+}
+
+/** Everything in flight, judged again whenever the policy changes. */
+export class LiveSet {
+  readonly #live = new Set<Live>()
+
+  get size(): number {
+    return this.#live.size
+  }
+
+  add(entry: Live): void {
+    this.#live.add(entry)
+  }
+
+  delete(entry: Live): void {
+    this.#live.delete(entry)
+  }
+
+  /** Ends what the new snapshot denies; returns how many. */
+  recheck(snapshot: Snapshot): number {
+    let revoked = 0
+    for (const entry of [...this.#live]) {
+      if (entry.isStillAllowed(snapshot)) continue
+      revoked++
+      this.#live.delete(entry)
+      entry.revoke()
+    }
+    return revoked
+  }
+
+  revokeAll(): void {
+    for (const entry of [...this.#live]) entry.revoke()
+    this.#live.clear()
+  }
+}

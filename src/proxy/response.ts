@@ -1,0 +1,190 @@
+import { Refusal } from '../core/errors.ts'
+import { declaredLength } from '../http1/framing.ts'
+import { valuesOf, type Field } from '../http1/fields.ts'
+import type { ResponseHead } from '../http1/head.ts'
+import type { SandboxView, Snapshot } from '../identity/model.ts'
+import type { Patterns } from '../redact/forms.ts'
+import { containsSecret, createRedactor, createScanner, redactText } from '../redact/redactor.ts'
+import type { Body } from './body.ts'
+import { RedactedBody, ScannedBody } from './body-scan.ts'
+import { createDecoder, limitAcceptEncoding, type Decoder } from './codings.ts'
+import type { Incoming } from './forward.ts'
+import { hold } from './held-body.ts'
+import { returnedFields, withField, withoutFields } from './head.ts'
+import type { DataPlane } from './plane.ts'
+import type { ClientRequest } from './request.ts'
+
+/** What becomes of one upstream's answers. */
+export type Treatment =
+  /** A destination of an access of the tenant: values are replaced. */
+  | { readonly kind: 'redact'; readonly patterns: Patterns; replacement(entryId: string): string | undefined }
+  /** Any other destination of a tenant with secrets: a value ends the exchange. */
+  | { readonly kind: 'scan'; readonly patterns: Patterns }
+  /** The tenant has no secret that could come back. */
+  | { readonly kind: 'pass' }
+
+/** A response as it will be written. */
+export interface Outcome {
+  readonly status: number
+  readonly phrase: string
+  readonly fields: readonly Field[]
+  readonly body: Body
+  /** Declared length that stands though there is no body (HEAD, 304). */
+  readonly declared: number | undefined
+  redactions(): number
+}
+
+/** Validators and lengths of bytes that may not be the upstream's any more. */
+const strongFields = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges', 'content-range']
+const conditional = ['if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since', 'if-range', 'range']
+
+export function treatmentOf(
+  plane: DataPlane,
+  snapshot: Snapshot,
+  who: { sandbox: SandboxView; request: ClientRequest },
+): Treatment {
+  const { sandbox, request } = who
+  const { host, port } = request.destination
+  const patterns = plane.patterns(sandbox.tenant)
+  const isBound = snapshot.bound.get(sandbox.tenant)?.has(host, port) ?? false
+  if (patterns === undefined) return { kind: 'pass' }
+  if (!isBound) return { kind: 'scan', patterns }
+  return { kind: 'redact', patterns, replacement: (entryId) => placeholderFor(plane, sandbox, entryId) }
+}
+
+/** The sandbox's own placeholder for the credential an entry belongs to. */
+function placeholderFor(plane: DataPlane, sandbox: SandboxView, entryId: string): string | undefined {
+  const entry = plane.broker.redactionSet(sandbox.tenant).entries.find(({ id }) => id === entryId)
+  if (entry === undefined) return undefined
+  return sandbox.grants.find(({ access }) => access.credential === entry.credential)?.handle.placeholder
+}
+
+/**
+ * Request fields for an upstream whose answer must be read: codings we decode, and nothing by which a client could have
+ * a secret in parts (ranges) or learn of it by comparison (validators).
+ */
+export function readableRequest(fields: readonly Field[], treatment: Treatment): Field[] {
+  if (treatment.kind === 'pass') return [...fields]
+  if (treatment.kind === 'redact') {
+    return withField(withoutFields(fields, conditional), 'Accept-Encoding', 'identity')
+  }
+  // A part of a coded representation cannot be decoded, so ranges are asked for uncoded.
+  const isPartial = valuesOf(fields, 'range').length > 0
+  const offered = valuesOf(fields, 'accept-encoding')
+  if (offered.length === 0) return [...fields]
+  return withField(fields, 'Accept-Encoding', isPartial ? 'identity' : limitAcceptEncoding(offered.join(', ')))
+}
+
+/** Prepares an upstream's response for the client; throws a `Refusal` for what cannot be read or must not pass. */
+export async function treatResponse(
+  incoming: Incoming,
+  treatment: Treatment,
+  plane: DataPlane,
+): Promise<Outcome> {
+  const { head } = incoming
+  const fields = returnedFields(head.fields)
+  const hasBody = incoming.framing.kind !== 'none'
+  const declared = hasBody ? undefined : declaredLength(head.fields)
+  if (treatment.kind === 'pass') {
+    return { ...plain(head), fields, body: incoming.body, declared, redactions: () => 0 }
+  }
+  if (treatment.kind === 'scan') return scanned(incoming, { fields, declared, hasBody, patterns: treatment.patterns })
+  return redacted(incoming, { fields, hasBody, treatment, plane })
+}
+
+const plain = (head: ResponseHead): { status: number; phrase: string } => ({
+  status: head.status,
+  phrase: head.phrase,
+})
+
+function scanned(
+  incoming: Incoming,
+  facts: { fields: Field[]; declared: number | undefined; hasBody: boolean; patterns: Patterns },
+): Outcome {
+  const { head } = incoming
+  const { fields, declared, hasBody, patterns } = facts
+  if (containsSecret(patterns, Buffer.from(headText(head), 'latin1'))) throw new Refusal('credential_in_response')
+  const decoder = hasBody ? decoderOf(head) : undefined
+  const body = hasBody ? new ScannedBody(incoming.body, decoder, createScanner(patterns)) : incoming.body
+  return { ...plain(head), fields, body, declared, redactions: () => 0 }
+}
+
+async function redacted(
+  incoming: Incoming,
+  facts: { fields: Field[]; hasBody: boolean; treatment: Extract<Treatment, { kind: 'redact' }>; plane: DataPlane },
+): Promise<Outcome> {
+  const { head } = incoming
+  const { treatment, hasBody, plane } = facts
+  const clean = redactHead(head.phrase, withoutFields(facts.fields, ['content-encoding']), treatment)
+  if (!hasBody) {
+    // A length that depends on the secret would tell its length, so HEAD and 304 lose theirs.
+    return { ...clean, status: head.status, body: incoming.body, declared: undefined, redactions: () => clean.hits }
+  }
+  const { patterns, replacement } = treatment
+  const body = new RedactedBody(incoming.body, decoderOf(head), createRedactor(patterns, replacement))
+  const held = await hold(body, { head, plane, declared: incoming.body.length })
+  const isUnchanged = held.length !== undefined && body.hits === 0
+  const fields = isUnchanged ? clean.fields : weakened(clean.fields)
+  return {
+    status: head.status,
+    phrase: clean.phrase,
+    fields,
+    body: held,
+    declared: undefined,
+    redactions: () => clean.hits + body.hits,
+  }
+}
+
+function weakened(fields: readonly Field[]): Field[] {
+  return withoutFields(fields, strongFields).filter(
+    ([name, value]) => name.toLowerCase() !== 'etag' || value.startsWith('W/'),
+  )
+}
+
+function redactHead(
+  phrase: string,
+  fields: readonly Field[],
+  treatment: Extract<Treatment, { kind: 'redact' }>,
+): { phrase: string; fields: Field[]; hits: number } {
+  let hits = 0
+  const clean = (text: string): string => {
+    const result = redactText(treatment.patterns, text, treatment.replacement)
+    hits += result.hits
+    return result.text
+  }
+  const whole = `${phrase}\n${fields.map(([name, value]) => `${name}: ${value}`).join('\n')}`
+  if (!containsSecret(treatment.patterns, Buffer.from(whole, 'latin1'))) return { phrase, fields: [...fields], hits }
+  const kept = fields.map(([name, value]): Field => [clean(name).replaceAll(/[^\w!#$%&'*+.^`|~-]/g, '-'), clean(value)])
+  return { phrase: clean(phrase), fields: kept, hits }
+}
+
+/** An informational response's fields, judged like a final one's. */
+export function treatInformational(head: ResponseHead, treatment: Treatment): ResponseHead {
+  const fields = returnedFields(head.fields)
+  if (treatment.kind === 'pass') return { ...head, fields }
+  if (treatment.kind === 'redact') return { ...head, ...redactHead(head.phrase, fields, treatment) }
+  if (containsSecret(treatment.patterns, Buffer.from(headText(head), 'latin1'))) {
+    throw new Refusal('credential_in_response')
+  }
+  return { ...head, fields }
+}
+
+/** Trailer fields, judged like header fields. */
+export function treatTrailers(fields: readonly Field[], treatment: Treatment): Field[] {
+  if (treatment.kind === 'pass' || fields.length === 0) return [...fields]
+  if (treatment.kind === 'redact') return redactHead('', fields, treatment).fields
+  const text = fields.map(([name, value]) => `${name}: ${value}`).join('\n')
+  if (containsSecret(treatment.patterns, Buffer.from(text, 'latin1'))) throw new Refusal('credential_in_response')
+  return [...fields]
+}
+
+const headText = (head: ResponseHead): string =>
+  `${head.phrase}\n${head.fields.map(([name, value]) => `${name}: ${value}`).join('\n')}`
+
+function decoderOf(head: ResponseHead): Decoder | undefined {
+  const codings = valuesOf(head.fields, 'content-encoding').join(', ')
+  if (codings.trim() === '') return undefined
+  const decoder = createDecoder(codings)
+  if (decoder === 'unreadable') throw new Refusal('unreadable_encoding')
+  return decoder === 'identity' ? undefined : decoder
+}

@@ -1,0 +1,110 @@
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { Refusal } from '../core/errors.ts'
+import { send } from './byte-reader.ts'
+import type { Timed } from './deadlines.ts'
+import { established } from './intercept.ts'
+import { handBack, readOpening } from './opening.ts'
+import { decisionEvent } from './record.ts'
+import type { OpenTunnel } from './tunnel.ts'
+
+/**
+ * A tunnel that is relayed unread. Its decision is durable before the 200, and no byte goes upstream before the
+ * ClientHello's server name equals the CONNECT name, in the clear.
+ */
+export async function splice(tunnel: OpenTunnel): Promise<void> {
+  const { client, approved, record, signal } = tunnel
+  const { plane } = client
+  if (plane.audit.state !== 'ok') throw new Refusal('audit_unavailable')
+  const { socket: upstream, address } = await plane.connector.dial(approved, signal)
+  const cut = (): void => {
+    upstream.destroy()
+  }
+  signal.addEventListener('abort', cut)
+  try {
+    record.address = address
+    record.tls = { mode: 'opaque' }
+    await plane.audit.appendDurable(decisionEvent(record))
+    record.isDecided = true
+    await send(client.socket, established)
+    record.status = 200
+    await checkHello(tunnel)
+    await relay(tunnel, upstream)
+  } finally {
+    record.bytesUp = upstream.bytesWritten
+    record.bytesDown = upstream.bytesRead
+    upstream.destroy()
+    // Before the 200 the client can still be told why.
+    if (record.status === 200) client.socket.destroy()
+  }
+}
+
+async function checkHello({ client, destination, record }: OpenTunnel): Promise<void> {
+  const opening = await readOpening(client)
+  if (opening.kind === 'nothing') {
+    record.end = 'client_gone'
+    return
+  }
+  if (opening.kind !== 'tls') throw new Refusal('non_tls')
+  const { serverName, ech } = opening.hello
+  if (ech) throw new Refusal('authority_mismatch', { detail: 'encrypted ClientHello' })
+  if (serverName === undefined && destination.ip === 0) {
+    throw new Refusal('authority_mismatch', { detail: 'no server name' })
+  }
+  if (serverName !== undefined && serverName !== destination.host) {
+    throw new Refusal('authority_mismatch', { detail: 'another server name' })
+  }
+}
+
+async function relay({ client, record }: OpenTunnel, upstream: Duplex): Promise<void> {
+  if (record.end !== undefined) return
+  const { plane, socket } = client
+  handBack(client)
+  const idle = new IdleTunnel(plane.limits.tunnelIdleMs, () => plane.clock.monotonic(), [socket, upstream])
+  plane.deadlines.add(idle)
+  const bothClosed = Promise.all([closing(socket, upstream), closing(upstream, socket)])
+  // A half-closed tunnel still carries the other direction, so only the end of a direction is passed on.
+  socket.pipe(upstream)
+  upstream.pipe(socket)
+  await bothClosed
+  plane.deadlines.delete(idle)
+  record.end ??= 'complete'
+}
+
+/** Resolves when `side` is closed; what was written to the `other` side is flushed before it goes too. */
+function closing(side: Duplex, other: Socket | Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    side.on('error', () => undefined)
+    side.once('close', () => {
+      if ('destroySoon' in other) other.destroySoon()
+      else other.destroy()
+      resolve()
+    })
+  })
+}
+
+/** Ends a tunnel in which nothing moved for a whole period. */
+class IdleTunnel implements Timed {
+  deadline: number
+  readonly #periodMs: number
+  readonly #now: () => number
+  readonly #sockets: readonly (Duplex & { bytesRead?: number; bytesWritten?: number })[]
+  #moved = 0
+
+  constructor(periodMs: number, now: () => number, sockets: readonly Duplex[]) {
+    this.#periodMs = periodMs
+    this.#now = now
+    this.#sockets = sockets
+    this.deadline = now() + periodMs
+  }
+
+  expire(): void {
+    const moved = this.#sockets.reduce((sum, { bytesRead = 0, bytesWritten = 0 }) => sum + bytesRead + bytesWritten, 0)
+    if (moved > this.#moved) {
+      this.#moved = moved
+      this.deadline = this.#now() + this.#periodMs
+      return
+    }
+    for (const socket of this.#sockets) socket.destroy()
+  }
+}
