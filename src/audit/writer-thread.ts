@@ -23,7 +23,8 @@ export async function startWriterThread(
 ): Promise<WriterThread> {
   // The same extension as this file: TypeScript in a checkout, JavaScript when installed.
   const file = join(import.meta.dirname, `sink-worker${extname(import.meta.filename)}`)
-  const worker = new Worker(file, { workerData: options, name: 'octroi events' })
+  // Without this it inherits options such as `--input-type`, with which a thread does not start.
+  const worker = new Worker(file, { workerData: options, name: 'octroi events', execArgv: [] })
   const waiting = new Map<number, { resolve(answer: Answer): void; reject(error: Error): void }>()
   let seq = 0
   let calls = 0
@@ -46,7 +47,8 @@ export async function startWriterThread(
   })
   const end = (cause: unknown): void => {
     isAlive = false
-    const error = new OperatorError('the thread that writes events has ended', { cause })
+    const why = cause instanceof Error ? `: ${cause.message}` : ''
+    const error = new OperatorError(`the thread that writes events has ended${why}`, { cause })
     opened.reject(error)
     for (const waiter of waiting.values()) waiter.reject(error)
     waiting.clear()

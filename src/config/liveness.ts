@@ -53,7 +53,7 @@ export function warnOfExpired(block: PolicyBlock, place: Place, now: number): Pr
   return (['allow', 'deny'] as const).flatMap((key) =>
     block[key].flatMap((rule, index) => {
       if (rule.expires === undefined || rule.expires > now) return []
-      const effect = key === 'allow' ? 'it denies now' : 'it denies nothing any more'
+      const effect = key === 'allow' ? 'it denies now' : 'it goes on denying'
       return [problemAt(below(place, key, index, 'expires'), `this rule has expired; ${effect}`)]
     }),
   )

@@ -176,10 +176,6 @@ function checkTtl(request: CreateRequest, maxTtlMs: number | undefined): number 
 }
 
 function freshName(deps: LifecycleDeps, template: string, taken: ReadonlySet<string>): string {
-  const stem = template
-    .toLowerCase()
-    .replace(/[^a-z0-9._-]/g, '-')
-    .slice(0, 50)
   for (;;) {
     const tail = [...deps.random(8)].map((byte) => nameAlphabet.charAt(byte % nameAlphabet.length)).join('')
     const name = `${template.slice(0, 50)}-${tail}`

@@ -159,7 +159,8 @@ export function createResolver(options: ResolverOptions): Resolver {
     max: maxCacheEntries,
     ttl: maxCacheMs,
     ttlResolution: 0,
-    perf: { now: () => clock.monotonic() },
+    // The cache takes a start at 0 for an entry without a TTL.
+    perf: { now: () => clock.monotonic() + 1 },
   })
 
   function withTimeout(host: string): Promise<Answer> {

@@ -65,7 +65,7 @@ function hostDenial(policy: Policy, { destination }: PolicyRequest): Deny {
   if (destination.ip !== 0) return deny('host_denied')
   const [below] = rulesBelow(policy, destination.host)
   if (below !== undefined) {
-    const hint = `The rule ${below.host} does not cover ${destination.host} itself; that needs a rule of its own.`
+    const hint = `The rule ${below.host} does not cover ${destination.host} itself; it needs its own rule.`
     return deny('host_denied', below.id, hint)
   }
   const isLeftOut = (policy.any?.allow.length ?? 0) > 0 && !isPublicName(destination.host)

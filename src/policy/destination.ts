@@ -29,8 +29,8 @@ export function parseHost(text: string): HostResult {
   if (text === '') return refuse('is missing')
   if (/[^\x21-\x7e]/.test(text)) return refuse('has a space, control or non-ASCII character')
   if (text.startsWith('[')) return parseBracketed(text)
-  if (text.includes(':')) return refuse('has a colon outside brackets; IPv6 goes in brackets')
   if (text.includes('@')) return refuse('has user information')
+  if (text.includes(':')) return refuse('has a colon outside brackets; IPv6 goes in brackets')
   if (!/^[A-Za-z0-9._-]+$/.test(text)) return refuse('has a character that host names do not have')
   const name = (text.endsWith('.') ? text.slice(0, -1) : text).toLowerCase()
   if (name === '') return refuse('is missing')
@@ -48,12 +48,11 @@ export function parseHost(text: string): HostResult {
  * one it may be left out (Host field).
  */
 export function parseAuthority(text: string, defaultPort?: number): AuthorityResult {
-  const end = text.startsWith('[') ? text.indexOf(']') + 1 : text.indexOf(':')
-  const split = end <= 0 ? text.length : end
-  const rest = text.slice(split)
+  const colon = text.lastIndexOf(':')
+  const split = colon > text.lastIndexOf(']') ? colon : text.length
   const host = parseHost(text.slice(0, split))
   if (!host.ok) return host
-  const port = parsePort(rest, defaultPort)
+  const port = parsePort(text.slice(split), defaultPort)
   if (typeof port === 'string') return refuse(port)
   return { ok: true, destination: { host: host.host, port, ip: host.ip } }
 }

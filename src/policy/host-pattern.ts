@@ -72,9 +72,11 @@ function misplaced(text: string): HostPatternResult | undefined {
 
 /** The host part of mistaken text, as a suggestion; `undefined` if that is no good host either. */
 function hostOnly(text: string): string | undefined {
-  const host = text.replace(/[/?#].*$/, '').replace(/:[0-9]*$/, '')
-  const parsed = host === '' || /[:@/]/.test(host) ? undefined : parseHostPattern(host)
-  return parsed?.ok === true ? parsed.pattern : undefined
+  const literal = /^\[[^\]]*\]/.exec(text)?.[0]
+  const host = literal ?? text.replace(/[/?#].*$/, '').replace(/:[0-9]*$/, '')
+  if (host === '' || (literal === undefined && /[:@]/.test(host))) return undefined
+  const parsed = parseHostPattern(host)
+  return parsed.ok ? parsed.pattern : undefined
 }
 
 function parseExact(text: string): HostPatternResult {

@@ -32,7 +32,7 @@ type Delimiter = 'length' | 'chunked' | 'close' | 'none'
 const firstPieceMs = 10
 
 /**
- * Writes the response to the client. Resolves to `true` when it was written whole; a failure after the head ends the
+ * Writes the whole response to the client. Resolves to `true` when another may follow it; a failure after the head ends the
  * connection without a proper end, so that a cut answer can never look complete.
  */
 export async function answer(client: ClientConnection, outcome: Outcome, context: Context): Promise<boolean> {

@@ -50,6 +50,8 @@ export class ByteReader {
     socket.on('close', this.#onClose)
     // An error is always followed by `close`; the listener only keeps it from being uncaught.
     socket.on('error', this.#onEnd)
+    // A socket that another reader gave back is paused.
+    socket.resume()
   }
 
   get size(): number {

@@ -92,7 +92,7 @@ export class ClientConnection implements Timed {
   /** The next request head; `undefined` when the client is done. Throws a `Refusal` for a head that is not one. */
   async nextHead(): Promise<RequestHead | undefined> {
     const { limits } = this.plane
-    this.allow(this.count === 0 ? limits.headMs : limits.idleMs)
+    this.allow(this.count === 0 && this.tunnel === undefined ? limits.headMs : limits.idleMs)
     let searched = 0
     let isStarted = false
     for (;;) {

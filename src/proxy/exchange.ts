@@ -57,8 +57,8 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
     const treatment = treatmentOf(plane, snapshot, { sandbox: who.sandbox, request })
     const incoming = await askUpstream(story, cleared, treatment)
     const outcome = await treatResponse(incoming, treatment, plane)
-    const isWhole = await answer(client, outcome, { request, treatment, record, story })
-    return keep(story, { request, incoming, isWhole })
+    const mayKeep = await answer(client, outcome, { request, treatment, record, story })
+    return keep(story, { request, incoming, mayKeep })
   } catch (error) {
     return await refuse(client, error, { record, head, body: story.body, leg: story.leg })
   } finally {
@@ -182,15 +182,16 @@ async function send(
   )
 }
 
+/** After a whole answer: the upstream connection goes back to the pool, the client's may carry another request. */
 function keep(
   story: Story,
-  { request, incoming, isWhole }: { request: ClientRequest; incoming: Incoming; isWhole: boolean },
+  { request, incoming, mayKeep }: { request: ClientRequest; incoming: Incoming; mayKeep: boolean },
 ): boolean {
   const { client, leg, record } = story
   if (leg !== undefined) {
-    if (isWhole && incoming.mayReuse()) client.plane.pool.give(leg.key, leg.upstream)
+    if (incoming.mayReuse()) client.plane.pool.give(leg.key, leg.upstream)
     else client.plane.pool.discard(leg.upstream)
   }
   record.end ??= 'complete'
-  return isWhole && incoming.isRequestSent() && request.head.minor === 1 && !client.isGone
+  return mayKeep && incoming.isRequestSent() && request.head.minor === 1 && !client.isGone
 }

@@ -19,6 +19,8 @@ export interface Outgoing {
   readonly body: Body
   /** The first piece of the body is there already and travels with the head. */
   readonly isBodyReady: boolean
+  /** Protocol to switch to (`websocket`); a 101 to any other request is an error. */
+  readonly upgrade?: string | undefined
 }
 
 export interface ForwardEvents {
@@ -74,7 +76,7 @@ export async function forward(
     framing,
     body,
     isRequestSent: () => pump.isDone,
-    mayReuse: () => pump.isDone && body.complete && framing.kind !== 'close' && isPersistent(head),
+    mayReuse: () => head.status !== 101 && pump.isDone && body.complete && framing.kind !== 'close' && isPersistent(head),
   }
 }
 
@@ -107,8 +109,9 @@ class RequestPump {
   }
 
   #head(): string {
-    const { method, target, fields, framing } = this.#outgoing
-    return writeHead(`${method} ${target} HTTP/1.1`, [...fields, ...framingFields(framing, method)])
+    const { method, target, fields, framing, upgrade } = this.#outgoing
+    const switching: Field[] = upgrade === undefined ? [] : [['Connection', 'Upgrade'], ['Upgrade', upgrade]] // prettier-ignore
+    return writeHead(`${method} ${target} HTTP/1.1`, [...fields, ...framingFields(framing, method), ...switching])
   }
 
   async #withBody(head: string): Promise<void> {
@@ -159,9 +162,11 @@ async function finalHead(
   exchange: { outgoing: Outgoing; options: Options },
 ): Promise<ResponseHead> {
   const { limits, events } = exchange.options
+  const { upgrade } = exchange.outgoing
   for (let seen = 0; ; seen++) {
     const head = await readHead(upstream, limits.responseHead, seen === 0)
     if (head.status >= 200) return head
+    if (head.status === 101 && upgrade !== undefined && listOf(head.fields, 'upgrade').includes(upgrade)) return head
     if (head.status === 101) throw new Refusal('upstream_failed', { detail: '101 without an upgrade' })
     if (seen >= limits.informational) throw new Refusal('upstream_failed', { detail: 'too many informational responses' })
     await events.informational(head)

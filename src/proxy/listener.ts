@@ -25,7 +25,11 @@ export interface Listener {
 }
 
 /** Opens one listener of the data plane. Throws an `OperatorError` that names who holds a taken port. */
-export async function listen(plane: DataPlane, at: ListenAt): Promise<Listener> {
+export async function listen(
+  plane: DataPlane,
+  at: ListenAt,
+  holderOf: HolderOf = () => undefined,
+): Promise<Listener> {
   const sockets = new Set<Socket>()
   const accept = (socket: Socket): void => {
     sockets.add(socket)
@@ -38,7 +42,7 @@ export async function listen(plane: DataPlane, at: ListenAt): Promise<Listener> 
   }
   const server = tcpServer(accept)
   server.maxConnections = plane.limits.connections
-  await bind(server, at)
+  await bind(server, at, holderOf)
   const address = server.address()
   return {
     at: typeof address === 'object' && address !== null ? { host: address.address, port: address.port } : { path: pathOf(at) },
@@ -102,10 +106,12 @@ function factsOf(socket: Socket | TLSSocket, at: ListenAt): ConnectionFacts {
   }
 }
 
-async function bind(server: Server, at: ListenAt): Promise<void> {
+type HolderOf = (port: number) => string | undefined
+
+async function bind(server: Server, at: ListenAt, holderOf: HolderOf): Promise<void> {
   if (at.kind === 'unix') await rm(at.path, { force: true })
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(bindError(error, at)))
+    server.once('error', (error: NodeJS.ErrnoException) => reject(bindError(error, at, holderOf)))
     if (at.kind === 'unix') server.listen(at.path, resolve)
     else server.listen(at.port, at.host, resolve)
   })
@@ -113,7 +119,14 @@ async function bind(server: Server, at: ListenAt): Promise<void> {
   if (at.kind === 'unix') await chmod(at.path, 0o600)
 }
 
-function bindError(error: NodeJS.ErrnoException, at: ListenAt): OperatorError {
+function bindError(error: NodeJS.ErrnoException, at: ListenAt, holderOf: HolderOf): OperatorError {
   const where = at.kind === 'unix' ? at.path : `${at.host}:${at.port}`
-  return new OperatorError(`cannot listen on ${where}: ${error.code ?? error.message}`, { cause: error })
+  if (error.code !== 'EADDRINUSE' || at.kind === 'unix') {
+    return new OperatorError(`cannot listen on ${where} (${error.code ?? error.message}); change \`listen.proxy\``, {
+      cause: error,
+    })
+  }
+  const holder = holderOf(at.port)
+  const by = holder === undefined ? '' : ` by ${holder}`
+  return new OperatorError(`${where} is taken${by}; stop it or change \`listen.proxy\``, { cause: error })
 }

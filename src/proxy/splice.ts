@@ -1,10 +1,10 @@
-import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal } from '../core/errors.ts'
 import { send } from './byte-reader.ts'
 import type { Timed } from './deadlines.ts'
 import { established } from './intercept.ts'
 import { handBack, readOpening } from './opening.ts'
+import { pipeBoth } from './pipe.ts'
 import { decisionEvent } from './record.ts'
 import type { OpenTunnel } from './tunnel.ts'
 
@@ -62,25 +62,9 @@ async function relay({ client, record }: OpenTunnel, upstream: Duplex): Promise<
   handBack(client)
   const idle = new IdleTunnel(plane.limits.tunnelIdleMs, () => plane.clock.monotonic(), [socket, upstream])
   plane.deadlines.add(idle)
-  const bothClosed = Promise.all([closing(socket, upstream), closing(upstream, socket)])
-  // A half-closed tunnel still carries the other direction, so only the end of a direction is passed on.
-  socket.pipe(upstream)
-  upstream.pipe(socket)
-  await bothClosed
+  await pipeBoth(socket, upstream)
   plane.deadlines.delete(idle)
   record.end ??= 'complete'
-}
-
-/** Resolves when `side` is closed; what was written to the `other` side is flushed before it goes too. */
-function closing(side: Duplex, other: Socket | Duplex): Promise<void> {
-  return new Promise((resolve) => {
-    side.on('error', () => undefined)
-    side.once('close', () => {
-      if ('destroySoon' in other) other.destroySoon()
-      else other.destroy()
-      resolve()
-    })
-  })
 }
 
 /** Ends a tunnel in which nothing moved for a whole period. */

@@ -1,6 +1,7 @@
 import { hasPair, type Match, type Searched } from './find.ts'
 import { gramHash, gramSize } from './gram-index.ts'
 import { beforeBreak, type Lane } from './lane.ts'
+import { isBase64Byte } from './replacement.ts'
 import type { Needle } from './needles.ts'
 
 /** Characters of lookahead that decide how a match in base64 ends: `=`, `=`, then anything. */
@@ -28,11 +29,15 @@ export function isOpen(match: Match, lane: Lane): boolean {
  */
 export function openStart(searched: Holdable, lane: Lane): number {
   const place = Math.min(liveStart(searched, lane), wholeStart(searched.wholes, lane))
-  const at = place >= lane.length && !lane.endsInBreak ? lane.tail : sourceFrom(lane, place)
-  return lane.escapeEndingAt(at)
+  return lane.escapeEndingAt(withNeighbour(place, lane))
 }
 
-const sourceFrom = (lane: Lane, place: number): number => (place >= lane.length ? lane.tail : lane.sourceOf(place))
+/** The character of base64 before a value holds bits of both, so it can only be let go once no value begins behind it. */
+function withNeighbour(place: number, lane: Lane): number {
+  const isBroken = place >= lane.length ? lane.endsInBreak : lane.hasBreakAt(place)
+  if (place > 0 && !isBroken && isBase64Byte(lane.text[place - 1] ?? 0)) return lane.sourceOf(place - 1)
+  return place >= lane.length ? lane.tail : lane.sourceOf(place)
+}
 
 /** Start of the longest tail of the lane that may be the beginning of a run. */
 function liveStart(searched: Holdable, lane: Lane): number {

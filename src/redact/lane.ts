@@ -42,7 +42,6 @@ export class Lane {
   escapeCount = 0
   #source: Uint8Array = new Uint8Array(0)
   #reader = new EscapeReader()
-  #isFinal = true
   #lineFeeds = 0
   #returns = 0
   /** Pairs: place in `text`, offset in the source of the byte there; the bytes after it follow one by one. */
@@ -79,7 +78,6 @@ export class Lane {
 
   #reset(source: Uint8Array, isFinal: boolean): void {
     this.#source = source
-    this.#isFinal = isFinal
     this.#reader.use(source, isFinal)
     this.#lineFeeds = 0
     this.#returns = 0
@@ -219,6 +217,11 @@ export class Lane {
   /** The character at an offset of the source, as `EscapeReader.read` gives it. */
   readAt(at: number): number {
     return this.#reader.read(at)
+  }
+
+  /** Was a line end left out just before a place of `text`? */
+  hasBreakAt(place: number): boolean {
+    return place > 0 ? this.breakBehind(place - 1) === place : this.breakCount > 0 && this.breaks[0] === 0
   }
 
   /** First break in `text` behind a place, or -1. */

@@ -5,7 +5,6 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { Socket } from 'node:net'
 import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { OperatorError } from '../core/errors.ts'
 import { writeAptConf } from './bundle.ts'
 import type { TrustFiles } from './bundle.ts'
@@ -109,8 +108,8 @@ const isolation = [
 
 /** A script of this folder, and the path under which a sandbox sees it: its name alone says that it is a module. */
 export function scriptFor(name: string): { readonly outside: string; readonly inside: string } {
-  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-  const outside = fileURLToPath(new URL(`./${name}.${extension}`, import.meta.url))
+  const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'
+  const outside = join(import.meta.dirname, `${name}.${extension}`)
   return { outside, inside: `/opt/octroi/${name}.m${extension}` }
 }
 

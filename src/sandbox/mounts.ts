@@ -1,5 +1,5 @@
 import { accessSync, constants, existsSync, lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs'
-import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
+import { basename, delimiter, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import { OperatorError } from '../core/errors.ts'
 import { trustFilesIn } from './bundle.ts'
 import type { TrustFiles } from './bundle.ts'
@@ -154,7 +154,7 @@ function findNpm(hostPath: string): string | undefined {
 
 /** The first executable file of this name in the absolute folders of a PATH. */
 export function findProgram(name: string, path: string): string | undefined {
-  for (const folder of path.split(':')) {
+  for (const folder of path.split(delimiter)) {
     // Never from the working directory: a hostile repository must not bring programs.
     if (!isAbsolute(folder)) continue
     const file = join(folder, name)

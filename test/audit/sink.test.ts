@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { Worker } from 'node:worker_threads'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { AuditEvent } from '../../src/audit/event.ts'
 import { policyText, queryEvents, rawLines, verifyEvents } from '../../src/audit/query.ts'
@@ -133,6 +135,34 @@ describe('openEventLog', () => {
     await until(() => queryEvents(folder, { kind: 'alert' }).length === 1)
     expect(queryEvents(folder, {})).toHaveLength(10_002)
     expect(log.state).toBe('ok')
+  })
+
+  it('outlives its thread: every event taken is there once', async () => {
+    const threads: Worker[] = []
+    const seen = (message: unknown): void => {
+      threads.push((message as { worker: Worker }).worker)
+    }
+    subscribe('worker_threads', seen)
+    const log = await open()
+    const taken: string[] = []
+    const waits: Promise<void>[] = []
+    for (let round = 0; round < 4; round += 1) {
+      for (let n = 0; n < 300; n += 1) {
+        const one = event()
+        if (log.append(one)) taken.push(one.id)
+      }
+      await sleep(round * 2)
+      waits.push(log.appendDurable(event()).catch(() => undefined))
+      await threads.at(-1)?.terminate()
+      await until(() => log.state === 'ok')
+    }
+    unsubscribe('worker_threads', seen)
+    await Promise.all(waits)
+    await log.close()
+    const found = queryEvents(folder, { kind: 'exchange' }).map((line) => line.id)
+    expect(taken.filter((id) => found.filter((other) => other === id).length !== 1)).toEqual([])
+    expect(verifyEvents(folder)).toMatchObject({ ok: true })
+    expect(threads.length).toBeGreaterThan(3)
   })
 
   it('writes what is queued before it closes, and takes nothing afterwards', async () => {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { mainFile } from '../../src/config/schema.ts'
+import { loadConfig } from '../../src/config/load.ts'
 import { sandboxEnvironment } from '../../src/sandbox/environment.ts'
 
 interface Service {
@@ -39,7 +39,9 @@ const text = (path: string): string => readFileSync(`${root}${path}`, 'utf8')
 const compose = parse(text('docker-compose.yml'), { merge: true }) as Compose
 const { broker, mcp } = compose.services
 const services = Object.entries(compose.services)
-const policy = mainFile.parse(parse(text('config/compose.yaml')))
+const loaded = loadConfig(`${root}config/compose.yaml`, { env: {}, now: Date.now() })
+if (!loaded.ok) throw new TypeError(JSON.stringify(loaded.problems.map(({ message }) => message)))
+const policy = loaded.config
 
 describe('docker-compose.yml', () => {
   it('puts the sandbox on an internal network alone, with no address of the host on it', () => {
@@ -77,7 +79,9 @@ describe('docker-compose.yml', () => {
 
   it('starts the sandbox when the broker says that it is well', () => {
     expect(mcp.depends_on?.['broker']).toEqual({ condition: 'service_healthy' })
-    expect(broker.healthcheck?.test.join(' ')).toContain(`http://${policy.listen?.admin}/healthz`)
+    expect(broker.healthcheck?.test.join(' ')).toContain(
+      `http://${policy.listen.admin.host}:${policy.listen.admin.port}/healthz`,
+    )
   })
 
   it('runs a real MCP server, of the version that the tests use', () => {
@@ -129,29 +133,45 @@ describe('docker-compose.yml', () => {
 })
 
 describe('config/compose.yaml', () => {
+  it('is a configuration without warnings', () => {
+    expect(loaded.warnings).toEqual([])
+  })
+
   it('knows the sandbox by the addresses that docker-compose.yml gives', () => {
     const own = broker.networks['sandboxes']?.ipv4_address
-    const written = parse(text('config/compose.yaml')) as { sandboxes: { mcp: { identity: object[] } } }
-    const source = `${mcp.networks['sandboxes']?.ipv4_address}/32`
-    expect(written.sandboxes.mcp.identity).toEqual([{ port: `${own}:18090`, source }])
+    expect(policy.sandboxes.get('mcp')?.identity).toMatchObject([
+      [
+        { kind: 'port', port: 18090 },
+        { kind: 'source', range: { text: `${mcp.networks['sandboxes']?.ipv4_address}/32` } },
+      ],
+    ])
+    expect(policy.listen.proxy).toContainEqual({
+      kind: 'tcp',
+      host: own,
+      port: 18090,
+      tls: false,
+      identity: true,
+    })
     expect(mcp.environment?.['HTTPS_PROXY']).toBe(`http://${own}:18090`)
   })
 
   it('allows the sandbox one registry and nothing else', () => {
-    expect(policy.sandboxes?.['mcp']?.allow).toMatchObject([{ kind: 'registry', registry: 'npm' }])
-    expect(Object.keys(policy.sandboxes ?? {})).toEqual(['mcp'])
+    expect(policy.sandboxes.get('mcp')?.allow).toMatchObject([{ kind: 'registry', registry: 'npm' }])
+    expect([...policy.sandboxes.keys()]).toEqual(['mcp'])
   })
 
   it('keeps state where the image made a folder for it that is mounted nowhere else', () => {
     const mounts = services.flatMap(([name, { volumes = [] }]) =>
       volumes.map((volume) => `${name} ${volume}`),
     )
-    expect(mounts.filter((mount) => mount.includes(`state:`))).toEqual([`broker state:${policy.state}`])
-    expect(text('Dockerfile')).toContain(`-m 0700 ${policy.state}`)
+    expect(mounts.filter((mount) => mount.includes(`state:`))).toEqual([`broker state:${policy.stateFolder}`])
+    expect(text('Dockerfile')).toContain(`-m 0700 ${policy.stateFolder}`)
   })
 
   it('binds the admin interface and the operator’s proxy to loopback only', () => {
-    expect(policy.listen).toEqual({ proxy: '127.0.0.1:18080', admin: '127.0.0.1:18081' })
+    const shared = policy.listen.proxy.filter(({ identity }) => !identity)
+    expect(shared).toMatchObject([{ host: '127.0.0.1', port: 18080 }])
+    expect(policy.listen.admin).toEqual({ host: '127.0.0.1', port: 18081 })
   })
 })
 

@@ -23,7 +23,6 @@ export function adminBench(): AdminBench {
   const log: string[] = []
   const answer = <T>(what: string, value: T): Promise<T> => {
     asked.push(what)
-    // eslint-disable-next-line @typescript-eslint/prefer-promise-reject-errors
     return made.failWith === undefined ? Promise.resolve(value) : Promise.reject(made.failWith)
   }
   const made: AdminBench = {

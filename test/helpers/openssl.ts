@@ -5,7 +5,8 @@ export function openssl(context: { skip: (note: string) => never }, args: readon
   try {
     return execFileSync('openssl', args, { encoding: 'utf8' })
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') context.skip('openssl is not installed')
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
+      context.skip('openssl is not installed')
     throw error
   }
 }

@@ -58,7 +58,7 @@ describe('life cycle: create', () => {
     ['a template not like any', { template: 'zzz' }, 'not_found', 'there are: coder, endless'],
     ['an agent with a line break', { template: 'coder', agent: 'a\nb' }, 'invalid', 'agent: '],
     ['a run with an escape', { template: 'coder', run: '\u001b[2J' }, 'invalid', 'run: '],
-  ])('refuses %s and writes nothing', async (_case, request, fault, text) => {
+  ])('refuses %s and writes nothing', async (...[, request, fault, text]) => {
     const { lifecycle, store, events } = lifecycleBench()
     await expect(lifecycle.create(request)).rejects.toMatchObject({
       fault,

@@ -239,9 +239,13 @@ describe.skipIf(!hasBubblewrap)('launch (skipped without a bubblewrap that may m
       'ls /proc/self/fd /proc/2/fd -l | grep -v -e anon_inode -e pipe: -e socket: -e /dev/null -e /proc | grep -e "->" >&2; cat'
     const json = JSON.stringify(options('/bin/sh', ['-c', command]))
     // An open folder under a high number, as a careless parent process passes one on.
-    const child = spawn('/bin/bash', ['-c', 'exec 200</; exec "$@"', 'bash', process.execPath, probe, json], {
-      env: { PATH: path },
-    })
+    const child = spawn(
+      '/bin/bash',
+      ['--norc', '-c', 'exec 200</; exec "$@"', 'bash', process.execPath, probe, json],
+      {
+        env: { PATH: path },
+      },
+    )
     const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, index) => (index * 31) % 256))
     const out: Buffer[] = []
     let errors = ''

@@ -1,0 +1,161 @@
+import { findMatches, type Match } from './find.ts'
+import type { Patterns } from './forms.ts'
+import { isOpen, openStart } from './hold.ts'
+import type { Redactor, Scanner } from './port.ts'
+import { regionsOf, type Region } from './regions.ts'
+import { replacementOf } from './replacement.ts'
+
+/** The placeholder that a client may see for an entry; undefined for none, then it gets a marker. */
+export type ReplacementFor = (entryId: string) => string | undefined
+
+/** Long chunks are searched in pieces of this size, bytes, so that the working set stays in the cache. */
+const pieceSize = 32_768
+
+const nothing = new Uint8Array(0)
+
+/** A redactor of one body. Only what may still become a match is held back, and only until it cannot. */
+export function createRedactor(patterns: Patterns, replacementFor: ReplacementFor): Redactor {
+  return new StreamRedactor(patterns, replacementFor)
+}
+
+/** A scanner of one body: releases what is clean, and nothing from the first match on. */
+export function createScanner(patterns: Patterns): Scanner {
+  return new StreamScanner(patterns)
+}
+
+/** Redacts one finished text of a head: a field value or a reason phrase, one byte per character (latin1). */
+export function redactText(
+  patterns: Patterns,
+  text: string,
+  replacementFor: ReplacementFor,
+): { text: string; hits: number } {
+  const redactor = new StreamRedactor(patterns, replacementFor)
+  const clean = Buffer.concat([redactor.push(Buffer.from(text, 'latin1')), redactor.flush()])
+  return redactor.hits === 0 ? { text, hits: 0 } : { text: clean.toString('latin1'), hits: redactor.hits }
+}
+
+/** Do these bytes, complete, hold a secret in any form that is looked for? */
+export function containsSecret(patterns: Patterns, bytes: Uint8Array): boolean {
+  const scanner = new StreamScanner(patterns)
+  return scanner.push(bytes) === undefined || scanner.flush() === undefined
+}
+
+class StreamRedactor implements Redactor {
+  hits = 0
+  readonly #patterns: Patterns
+  readonly #replacementFor: ReplacementFor
+  /** Bytes that may begin a match, and how many of them are already written. */
+  #held: Uint8Array = nothing
+  #done = 0
+
+  constructor(patterns: Patterns, replacementFor: ReplacementFor) {
+    this.#patterns = patterns
+    this.#replacementFor = replacementFor
+  }
+
+  push(chunk: Uint8Array): Uint8Array {
+    if (chunk.length <= pieceSize) return joined(this.#step(chunk, false))
+    const output: Uint8Array[] = []
+    for (let at = 0; at < chunk.length; at += pieceSize) {
+      output.push(...this.#step(chunk.subarray(at, at + pieceSize), false))
+    }
+    return joined(output)
+  }
+
+  flush(): Uint8Array {
+    return joined(this.#step(nothing, true))
+  }
+
+  #step(chunk: Uint8Array, isFinal: boolean): Uint8Array[] {
+    const source = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
+    if (source.length === 0) return []
+    const { lane, regionLimit } = this.#patterns
+    lane.fill(source, isFinal)
+    const matches = findMatches(this.#patterns, lane)
+    const regions = matches.length === 0 ? [] : regionsOf(matches, { done: this.#done, limit: regionLimit })
+    const open = isFinal ? source.length : openStart(this.#patterns, lane)
+    const { keep, write } = isFinal ? { keep: open, write: open } : this.#keepFrom(regions, open)
+    const closed = regions.filter(({ start }) => start < write)
+    const output = this.#write(closed, source, write)
+    this.#held = new Uint8Array(source.subarray(keep))
+    this.#done -= keep
+    return output
+  }
+
+  /** Offsets from which source is kept and up to which it may be written, so that no region is cut. */
+  #keepFrom(regions: readonly Region[], open: number): { keep: number; write: number } {
+    let keep = open
+    let write = open
+    for (const region of regions.toReversed()) {
+      const mayGrow = region.end > keep || (region.whole === undefined && region.end === keep)
+      if (!mayGrow && !region.matches.some((match) => isOpen(match, this.#patterns.lane))) continue
+      keep = Math.min(keep, region.firstMatch)
+      write = Math.min(write, region.start)
+    }
+    return { keep, write }
+  }
+
+  /** Writes source up to an offset with the regions in it replaced; leaves in `#done` how far it got. */
+  #write(regions: readonly Region[], source: Uint8Array, to: number): Uint8Array[] {
+    const output: Uint8Array[] = []
+    const { lane, marker } = this.#patterns
+    for (const region of regions) {
+      const text = this.#textFor(region.whole)
+      const from = { lane, bytes: source, floor: this.#done }
+      const replacement = replacementOf(region, from, { text, marker })
+      output.push(source.subarray(this.#done, replacement.start), replacement.bytes)
+      this.#done = Math.max(this.#done, replacement.end)
+      this.hits++
+    }
+    if (to > this.#done) output.push(source.subarray(this.#done, to))
+    this.#done = Math.max(this.#done, to)
+    return output
+  }
+
+  #textFor(whole: Match | undefined): string | undefined {
+    for (const id of whole?.needle.ids ?? []) {
+      const text = this.#replacementFor(id)
+      if (text !== undefined) return text
+    }
+    return undefined
+  }
+}
+
+class StreamScanner implements Scanner {
+  readonly #patterns: Patterns
+  #held: Uint8Array = nothing
+  #isFound = false
+
+  constructor(patterns: Patterns) {
+    this.#patterns = patterns
+  }
+
+  push(chunk: Uint8Array): Uint8Array | undefined {
+    const output: Uint8Array[] = []
+    for (let at = 0; at < chunk.length && !this.#isFound; at += pieceSize) {
+      output.push(this.#step(chunk.subarray(at, at + pieceSize), false))
+    }
+    return this.#isFound ? undefined : joined(output)
+  }
+
+  flush(): Uint8Array | undefined {
+    const rest = this.#isFound ? nothing : this.#step(nothing, true)
+    return this.#isFound ? undefined : rest
+  }
+
+  #step(chunk: Uint8Array, isFinal: boolean): Uint8Array {
+    const source = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
+    if (source.length === 0) return nothing
+    const { lane } = this.#patterns
+    lane.fill(source, isFinal)
+    this.#isFound = findMatches(this.#patterns, lane).length > 0
+    const open = isFinal ? source.length : openStart(this.#patterns, lane)
+    this.#held = new Uint8Array(source.subarray(open))
+    return source.subarray(0, open)
+  }
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const filled = parts.filter(({ length }) => length > 0)
+  return filled.length === 1 ? (filled[0] ?? nothing) : Buffer.concat(filled)
+}
