@@ -19,7 +19,7 @@ RUN apt-get update \
  && groupadd --gid 10001 octroi \
  && useradd --uid 10001 --gid octroi --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin octroi \
  && install -d -o octroi -g octroi -m 0700 /var/lib/octroi \
- && install -d -o octroi -g octroi -m 0755 /srv/octroi /srv/octroi/certs
+ && install -d -o octroi -g octroi -m 0755 /srv/octroi /srv/octroi/certs /srv/octroi/certs/sandbox
 WORKDIR /opt/octroi
 COPY --from=build /build/package.json ./
 COPY --from=build /build/node_modules node_modules

@@ -1,8 +1,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { closeSync, existsSync, fsyncSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Clock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
+import type { Throttle } from '../identity/throttle.ts'
 import { requireOwnerOnly, requireStateFolder } from '../store/folder.ts'
 
 const fileName = 'admin.token'
@@ -44,44 +44,22 @@ function writeNew(path: string, text: string): void {
   }
 }
 
-/** `retryAfter`: seconds until a wrong token is judged again. */
-export type Judged =
-  | { readonly ok: true }
-  | { readonly ok: false; readonly why: 'missing' | 'wrong' }
-  | { readonly ok: false; readonly why: 'throttled'; readonly retryAfter: number }
+export type Judged = 'ok' | 'missing' | 'wrong' | 'throttled'
 
 /** Judges an `Authorization` value from one peer address. */
 export type Bearer = (authorization: string | undefined, source: string) => Judged
 
-const burst = 10
-const refillMs = 3_000
-const maxSources = 1_000
-
 /**
- * Bearer check in constant time. Wrong tokens are throttled per source, 10 at once and then one every 3 s; the right one
- * always passes, so that nobody on the same loopback can lock the operator out (256 bits are not guessed at any rate).
+ * Bearer check in constant time. Wrong tokens are throttled per source; the right one always passes, so that nobody on
+ * the same loopback can lock the operator out (256 bits are not guessed at any rate).
  */
-export function createBearer(token: string, clock: Clock): Bearer {
+export function createBearer(token: string, throttle: Throttle): Bearer {
   const expected = digest(token)
-  const spent = new Map<string, { failures: number; at: number }>()
-
-  function throttle(source: string): number {
-    const now = clock.monotonic()
-    const before = spent.get(source)
-    const left = before ? Math.max(0, before.failures - (now - before.at) / refillMs) : 0
-    if (left + 1 > burst) return Math.ceil(((left + 1 - burst) * refillMs) / 1000)
-    spent.delete(source)
-    if (spent.size >= maxSources) for (const oldest of [...spent.keys()].slice(0, 1)) spent.delete(oldest)
-    spent.set(source, { failures: left + 1, at: now })
-    return 0
-  }
-
   return (authorization, source) => {
     const given = /^bearer +(\S+)$/i.exec(authorization ?? '')?.[1]
-    if (given === undefined) return { ok: false, why: 'missing' }
-    if (timingSafeEqual(digest(given), expected)) return { ok: true }
-    const retryAfter = throttle(source)
-    return retryAfter > 0 ? { ok: false, why: 'throttled', retryAfter } : { ok: false, why: 'wrong' }
+    if (given === undefined) return 'missing'
+    if (timingSafeEqual(digest(given), expected)) return 'ok'
+    return throttle.failed(source, 'operator') ? 'throttled' : 'wrong'
   }
 }
 

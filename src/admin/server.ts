@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { OperatorError } from '../core/errors.ts'
+import { createThrottle } from '../identity/throttle.ts'
 import { createAdminApp } from './app.ts'
 import { createBearer, operatorToken } from './auth.ts'
 import type { AdminDeps } from './deps.ts'
@@ -28,7 +29,9 @@ export interface AdminServer {
 export async function startAdminServer(deps: AdminDeps, options: AdminServerOptions): Promise<AdminServer> {
   const { stateFolder, listen } = options
   let hosts: ReadonlySet<string> = new Set()
-  const bearer = createBearer(operatorToken(stateFolder, deps.random), deps.clock)
+  const seed = Buffer.from(deps.random(4)).readUInt32LE()
+  const throttle = createThrottle(deps.clock, seed)
+  const bearer = createBearer(operatorToken(stateFolder, deps.random), throttle)
   const bySocket = createAdminApp(deps, { kind: 'socket' })
   const byTcp = createAdminApp(deps, { kind: 'tcp', hosts: () => hosts, bearer })
   const stop = async (): Promise<void> => void (await Promise.all([bySocket.close(), byTcp.close()]))

@@ -10,7 +10,13 @@ export const createBody = z.strictObject({
   ttl_ms: z.int().optional(),
 })
 export const rotateBody = z.strictObject({ overlap_ms: z.int().optional() }).optional()
-export const revokeBody = z.strictObject({ kind: z.enum(revokeKinds), target: z.string().min(1).max(1024) })
+export const revokeBody = z.strictObject({
+  kind: z.enum(revokeKinds),
+  target: z.string().min(1).max(1024),
+  undo: z.boolean().optional(),
+})
+export const grantBody = z.strictObject({ access: z.string().max(128) })
+export const runBody = z.strictObject({ exit: z.int().min(0).max(255) })
 export const noBody = z.strictObject({}).optional()
 
 /** Answers that the API gives, as the command line reads them; fields of a newer broker are passed over. */

@@ -35,6 +35,17 @@ export function createEventIds(clock: Clock = systemClock): () => string {
   }
 }
 
+/** When an id was made, `ms` since the epoch; `undefined` for a text that does not begin like one. */
+export function timeOfEventId(id: string): number | undefined {
+  let ms = 0
+  for (const digit of id.slice(0, timeDigits).toUpperCase()) {
+    const value = alphabet.indexOf(digit)
+    if (value < 0) return undefined
+    ms = ms * 32 + value
+  }
+  return id.length < timeDigits ? undefined : ms
+}
+
 function encodeTime(ms: number): string {
   let rest = ms
   let text = ''

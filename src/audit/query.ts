@@ -1,10 +1,14 @@
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite'
 import { linkLine } from './chain.ts'
 import type { AuditEvent } from './event.ts'
+import { timeOfEventId } from './event-id.ts'
 import { readEvents } from './events-database.ts'
 
 export { domainsOf } from './domains.ts'
 export { exportHead, verifyEvents } from './verify.ts'
+
+/** A folded refusal is written at most this long after the first one that it counts, `ms`. */
+const foldedWithinMs = 10_000
 
 /** What to look for; absent keys match everything. */
 export interface EventFilter {
@@ -20,6 +24,8 @@ export interface EventFilter {
   readonly since?: number | undefined
   /** Only what was written after this place in the chain. */
   readonly afterSeq?: number | undefined
+  /** Only what was written up to this place in the chain. */
+  readonly upToSeq?: number | undefined
   /** The newest so many; default all. */
   readonly limit?: number | undefined
 }
@@ -122,6 +128,21 @@ export function eventsById(folder: string, idPrefix: string): LoggedEvent[] {
   })
 }
 
+/** Events that count refusals of about the time that an id was made: one of them may count the one with the id. */
+export function countedNear(folder: string, id: string): LoggedEvent[] {
+  const made = timeOfEventId(id)
+  if (made === undefined) return []
+  return readEvents(folder, (database) =>
+    database
+      .prepare(
+        `SELECT seq, body FROM events WHERE ts BETWEEN ? AND ? AND json_extract(body, '$.count') > 1
+         ORDER BY seq LIMIT 5`,
+      )
+      .all(made - foldedWithinMs, made)
+      .map(parse),
+  )
+}
+
 /** The policy that an event's `policy` names, as it was recorded when it came into force. */
 export function policyText(folder: string, hash: string): string | undefined {
   const row = readEvents(folder, (database) => database.prepare('SELECT text FROM policies WHERE hash = ?').get(hash))
@@ -171,6 +192,7 @@ function condition(filter: EventFilter, isRaw = false): { sql: string; values: S
   else if (!isRaw) add("e.kind <> 'outcome'")
   if (filter.since !== undefined) add('e.ts >= ?', filter.since)
   if (filter.afterSeq !== undefined) add('e.seq > ?', filter.afterSeq)
+  if (filter.upToSeq !== undefined) add('e.seq <= ?', filter.upToSeq)
   return { sql: parts.length === 0 ? '1' : parts.join(' AND '), values }
 }
 

@@ -81,6 +81,7 @@ class StaticBroker implements CredentialBroker {
   /** Looks and changes one after the other. */
   #turn: Promise<void> = Promise.resolve()
   #cancel: (() => void) | undefined
+  #isLooking = false
   #isClosed = false
 
   constructor(deps: Required<BrokerDeps> & { book: RedactionBook }) {
@@ -118,36 +119,34 @@ class StaticBroker implements CredentialBroker {
 
   configure(input: BrokerInput): Promise<void> {
     return this.#inTurn(async () => {
-      this.#input = input
       const lines = new Map<string, Line>()
       for (const [name, source] of input.credentials) {
         const issuer = createStaticIssuer(source, this.#world)
         lines.set(name, { source, issuer, stamp: 'unread', problem: undefined, isRevoked: false })
-        // Until it is known whether it is revoked and what its value is now, the old line must not serve.
-        this.#leases.drop(name)
       }
       await this.#readRevocations(lines)
       this.#lines = lines
+      this.#input = input
+      // A lease from the old source is not one from the new.
+      for (const name of lines.keys()) this.#leases.drop(name)
       await this.#look()
     })
   }
 
-  refresh(): Promise<void> {
-    return this.#inTurn(async () => {
-      await this.#readRevocations(this.#lines)
-      await this.#look()
-    })
+  async refresh(): Promise<void> {
+    await this.#readRevocations(this.#lines)
+    await this.#inTurn(() => this.#look())
   }
 
   async revokeCredential(name: string): Promise<void> {
     if (!this.#lines.has(name)) throw new OperatorError(`there is no credential ${name}`)
     await this.#store.putMeta(revokedKey('credential', name), new Date(this.#clock.now()).toISOString())
-    await this.refresh()
+    await this.#readRevocations(this.#lines)
   }
 
   async reinstateCredential(name: string): Promise<void> {
     await this.#store.putMeta(revokedKey('credential', name), undefined)
-    await this.refresh()
+    await this.#readRevocations(this.#lines)
   }
 
   async forgetCredential(name: string): Promise<void> {
@@ -161,9 +160,10 @@ class StaticBroker implements CredentialBroker {
   keepLooking(): void {
     if (this.#isClosed) return
     this.#cancel = this.#clock.after(lookEveryMs, () => {
-      void this.refresh()
-        .catch(() => undefined)
-        .finally(() => this.keepLooking())
+      // A slow command must not keep a revocation waiting.
+      void this.#readRevocations(this.#lines).catch(() => undefined)
+      if (!this.#isLooking) void this.#inTurn(() => this.#look()).catch(() => undefined)
+      this.keepLooking()
     })
   }
 
@@ -190,6 +190,7 @@ class StaticBroker implements CredentialBroker {
 
   /** Issues again what may have changed, so that a dead source is loud before somebody needs it. */
   async #look(): Promise<void> {
+    this.#isLooking = true
     await Promise.all(
       [...this.#lines].map(async ([name, line]) => {
         const stamp = await line.issuer.stamp().catch((error: unknown) => `failed ${String(error)}`)
@@ -201,6 +202,7 @@ class StaticBroker implements CredentialBroker {
           .catch(() => undefined)
       }),
     )
+    this.#isLooking = false
   }
 
   async #issue(line: Line, signal: AbortSignal): Promise<Credential> {
@@ -208,10 +210,12 @@ class StaticBroker implements CredentialBroker {
     try {
       const issued = await line.issuer.issue(signal)
       const tenants = this.#input.tenants.get(name) ?? []
-      // Durable and looked for before anybody can send it.
-      const isNew = await this.#book.record(name, issued.value, tenants)
+      const isNew = !this.#book.isLatest(name, issued.value)
       const version = (await this.#versionOf(name)) + (isNew ? 1 : 0)
+      // Counted before it is recorded: a crash in between skips a number, and none is given to two values.
       if (isNew) await this.#store.putMeta(versionKey(name), String(version))
+      // Durable and looked for before anybody can send it.
+      await this.#book.record(name, issued.value, tenants)
       line.problem = undefined
       return { value: issued.value, lease: `static:${name}:${version}`, expiresAt: issued.expiresAt }
     } catch (error) {
@@ -232,10 +236,11 @@ function worldOf(deps: Required<BrokerDeps>): IssuerWorld {
     async secret(name) {
       const record = await find(name)
       if (record === undefined) return undefined
-      return { value: new Secret(await deps.seal.open(record.sealed)), version: record.version }
+      return new Secret(await deps.seal.open(record.sealed))
     },
-    async secretVersion(name) {
-      return (await find(name))?.version
+    async secretStamp(name) {
+      const record = await find(name)
+      return record === undefined ? undefined : `${record.version}.${record.updatedAt}`
     },
   }
 }

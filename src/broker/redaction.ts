@@ -54,10 +54,15 @@ export class RedactionBook {
     return set
   }
 
-  /** Makes sure that the value is looked for in each of the tenants, durably. Returns whether it is a new one. */
-  async record(credential: string, value: Secret, tenants: Iterable<string>): Promise<boolean> {
+  /** Is this the value that the credential had last? */
+  isLatest(credential: string, value: Secret): boolean {
+    return [...(this.#known.get(credential)?.values() ?? [])].at(-1)?.id === valueId(value)
+  }
+
+  /** Makes sure that the value is looked for in each of the tenants, durably. */
+  async record(credential: string, value: Secret, tenants: Iterable<string>): Promise<void> {
     const id = valueId(value)
-    const isNew = this.#latest(credential)?.id !== id
+    const isNew = !this.isLatest(credential, value)
     const known = this.#known.get(credential)?.get(id)
     const at = this.#clock.now()
     for (const tenant of tenants) {
@@ -67,17 +72,12 @@ export class RedactionBook {
       this.#learn({ credential, tenant, value, at })
     }
     await this.#prune(credential)
-    return isNew
   }
 
   /** Stops looking for the values of a credential. */
   async forget(credential: string): Promise<void> {
     await this.#store.deletePastValues(credential)
     if (this.#known.delete(credential)) this.#changed()
-  }
-
-  #latest(credential: string): Known | undefined {
-    return [...(this.#known.get(credential)?.values() ?? [])].at(-1)
   }
 
   #learn(past: { credential: string; tenant: string; value: Secret; at: number }): void {

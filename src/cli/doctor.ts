@@ -42,6 +42,7 @@ export interface InsideFacts {
   readonly brokerPorts: readonly { readonly name: string; readonly port: number }[]
 }
 
+/** Where the facts come from; wired by the program. */
 export interface DoctorDeps {
   host(configPath: string): Promise<HostFacts>
   inside(configPath: string, sandbox: string): Promise<InsideFacts>

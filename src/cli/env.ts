@@ -22,6 +22,7 @@ export interface EnvFacts {
   readonly notes: readonly string[]
 }
 
+/** Where the facts come from; wired by the program. */
 export interface EnvDeps {
   /** Facts about a living sandbox. Throws `OperatorError` for an unknown name or a state folder that cannot be read. */
   load(configPath: string, sandbox: string): Promise<EnvFacts>

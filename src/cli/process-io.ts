@@ -5,9 +5,8 @@ import type { Io } from './io.ts'
 export function processIo(): Io {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
-    // The reader went away (`octroi logs | head`): quietly over, as with other tools. A broker drains first.
-    if (process.listenerCount('SIGTERM') > 0) process.kill(process.pid, 'SIGTERM')
-    else process.exit(0)
+    // The reader went away (`octroi logs | head`): quietly over, as with other tools. What handles signals goes on.
+    if (process.listenerCount('SIGTERM') === 0) process.exit(0)
   })
   return {
     out: (line) => void process.stdout.write(`${line}\n`),

@@ -67,6 +67,9 @@ export function createRemote(options: RemoteOptions): RemoteBroker {
     destroy: async (name) => void (await call(`DELETE ${at(name)}`, wire.destroyed)),
     rotateToken: (name, overlapMs) =>
       call(`POST ${at(name, '/rotate-token')}`, wire.rotated, { overlap_ms: overlapMs }),
+    grant: ({ sandbox, access }) => call(`POST ${at(sandbox, '/grants')}`, wire.sandboxReport, { access }),
+    runEnded: async ({ sandbox, exit }) =>
+      void (await call(`POST ${at(sandbox, '/runs')}`, wire.acknowledged, { exit })),
     revoke: (request) => call('POST /v1/revoke', wire.revoked, { ...request }),
   }
 }

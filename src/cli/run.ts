@@ -21,6 +21,7 @@ export interface RunSession {
   close(): Promise<void>
 }
 
+/** Where sessions come from; wired by the program. */
 export interface RunDeps {
   /** Opens a session for a living sandbox. Throws `OperatorError` when there is none or the broker refuses. */
   open(configPath: string, sandbox: string): Promise<RunSession>
@@ -41,7 +42,6 @@ const collect = (value: string, previous: readonly string[]): string[] => [...pr
 /** Adds `octroi run`. Its exit code is the command's; 125 says that Octroi failed before or around it. */
 export function registerRun(deps: RunDeps): Register {
   return (program, context) => {
-    program.enablePositionalOptions()
     program
       .command('run')
       .description('run a command, such as an MCP server over stdio, with no network but the broker')
@@ -65,9 +65,8 @@ export function registerRun(deps: RunDeps): Register {
               options,
             })
           } catch (error) {
-            if (!(error instanceof OperatorError)) throw error
-            // stdout belongs to the command's protocol.
-            context.io.err(`octroi: ${error.message}`)
+            // stdout belongs to the command's protocol, and every other exit code to the command.
+            context.io.err(`octroi: ${error instanceof Error ? error.message : 'unexpected failure'}`)
             return octroiFailed
           }
         }),

@@ -8,8 +8,3 @@ export function configJsonSchema(): Record<string, unknown> {
     ...z.toJSONSchema(mainFile, { io: 'input', reused: 'ref', unrepresentable: 'throw' }),
   }
 }
-
-/** The text of `config/octroi.schema.json`. */
-export function configJsonSchemaText(): string {
-  return `${JSON.stringify(configJsonSchema(), undefined, 2)}\n`
-}

@@ -9,7 +9,16 @@ import type { ListenWire } from './schema.ts'
 /** A listener and where it is written. */
 export interface PlacedListener {
   readonly listener: ProxyListener
+  /** Where it would be written, for a default. */
   readonly place: Place
+  /** Not written anywhere. */
+  readonly isDefault?: boolean
+}
+
+interface PlacedAdmin {
+  readonly listener: AdminListener
+  readonly place: Place
+  readonly isDefault: boolean
 }
 
 /** What `listen` and the identities of sandboxes ask for. */
@@ -38,8 +47,12 @@ export function checkListeners(input: ListenInput): { listen: Config['listen']; 
   const problems: Problem[] = []
   const proxies = proxyListeners(input, problems)
   const admin = input.listen.admin ?? defaultAdmin
+  const isDefault = input.listen.admin === undefined
   const all = [...proxies, ...input.identity]
-  problems.push(...findClashes(all), ...adminClashes(admin, below(input.place, 'admin'), all))
+  problems.push(
+    ...findClashes(all),
+    ...adminClashes({ listener: admin, place: below(input.place, 'admin'), isDefault }, all),
+  )
   if (input.listen.insecure !== true && input.takesPasswords) problems.push(...exposed(proxies))
   return { listen: { proxy: dedupe(all.map(({ listener }) => listener)), admin }, problems }
 }
@@ -49,7 +62,7 @@ function proxyListeners(input: ListenInput, problems: Problem[]): PlacedListener
   const listeners = Array.isArray(written) ? written : [written]
   return listeners.map((listener, index) => {
     const place = below(input.place, 'proxy', ...(Array.isArray(written) ? [index] : []))
-    if (listener.kind === 'tcp') return { listener, place }
+    if (listener.kind === 'tcp') return { listener, place, isDefault: input.listen.proxy === undefined }
     const path = resolvePath(input.root, listener.path)
     if (Buffer.byteLength(path) > maxSocketPath) problems.push(problemAt(place, socketTooLong(path)))
     return { listener: { ...listener, path }, place }
@@ -60,7 +73,7 @@ function findClashes(all: readonly PlacedListener[]): Problem[] {
   return all.flatMap((one, index) => {
     const other = all.slice(0, index).find((earlier) => collide(one.listener, earlier.listener))
     if (other === undefined) return []
-    return [problemAt(one.place, `listens where ${describePlace(other.place)} does`)]
+    return [problemAt(one.place, `listens where the proxy does already: ${nameOf(other)}`)]
   })
 }
 
@@ -77,12 +90,15 @@ function collide(a: ProxyListener, b: ProxyListener): boolean {
 const samePath = (a: ProxyListener, b: ProxyListener): boolean =>
   a.kind === 'unix' && b.kind === 'unix' && a.path === b.path
 
-function adminClashes(admin: AdminListener, place: Place, all: readonly PlacedListener[]): Problem[] {
-  const other = all.find(({ listener }) => listener.kind === 'tcp' && clash(admin, listener))
+function adminClashes(admin: PlacedAdmin, all: readonly PlacedListener[]): Problem[] {
+  const other = all.find(({ listener }) => listener.kind === 'tcp' && clash(admin.listener, listener))
   if (other === undefined) return []
-  const message = `the admin API and the proxy listener at ${describePlace(other.place)} want the same port`
-  return [problemAt(place, message)]
+  if (admin.isDefault) return [problemAt(other.place, 'listens where the admin API does by default')]
+  return [problemAt(admin.place, `listens where the proxy does already: ${nameOf(other)}`)]
 }
+
+const nameOf = ({ place, isDefault }: PlacedListener): string =>
+  isDefault === true ? 'the default of `listen.proxy`' : describePlace(place)
 
 function exposed(proxies: readonly PlacedListener[]): Problem[] {
   return proxies.flatMap(({ listener, place }) => {

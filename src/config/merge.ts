@@ -13,14 +13,20 @@ export interface Entry<T> {
   readonly place: Place
 }
 
+/** An entry before the schema. */
+export interface RawEntry {
+  readonly value: unknown
+  readonly place: Place
+}
+
 /** The named sections of all files, each name once. */
 export interface Merged {
   readonly credentials: Map<string, Entry<CredentialWire>>
   readonly access: Map<string, Entry<AccessWire>>
   readonly templates: Map<string, Entry<TemplateWire>>
   readonly sandboxes: Map<string, Entry<SandboxWire>>
-  /** Every name that is written somewhere, well-formed or not, so that a reference to it is not a second problem. */
-  readonly names: Record<SectionName, Map<string, Place>>
+  /** Every entry as it is written, well-formed or not, so that one problem neither hides nor causes others. */
+  readonly names: Record<SectionName, Map<string, RawEntry>>
 }
 
 export type SectionName = 'credentials' | 'access' | 'templates' | 'sandboxes'
@@ -61,9 +67,9 @@ function mergeSection<T>(document: Document, name: SectionName, section: Section
     const place = below(top, key)
     const first = section.names[name].get(key)
     if (first !== undefined) {
-      return [problemAt(place, `\`${key}\` is already at ${describePlace(first)}`, { part: 'key' })]
+      return [problemAt(place, `\`${key}\` is already at ${describePlace(first.place)}`, { part: 'key' })]
     }
-    section.names[name].set(key, place)
+    section.names[name].set(key, { value: written, place })
     const badName = namePattern.test(key) ? [] : [problemAt(place, `a name has ${nameRule}`, { part: 'key' })]
     const parsed = section.schema.safeParse(written)
     if (parsed.success) {

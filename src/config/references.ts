@@ -1,3 +1,4 @@
+import { isRecord } from './merge.ts'
 import type { Merged, SectionName } from './merge.ts'
 import { below, nearest, problemAt } from './problem.ts'
 import type { Place, Problem } from './problem.ts'
@@ -10,23 +11,23 @@ const nouns: Readonly<Record<SectionName, string>> = {
 }
 
 /** Every name that one entry uses for another must be written somewhere. */
-export function checkReferences(merged: Merged): Problem[] {
-  const missing = (section: SectionName, name: string, place: Place): Problem[] => {
-    const known = merged.names[section]
-    if (known.has(name)) return []
+export function checkReferences({ names }: Pick<Merged, 'names'>): Problem[] {
+  const missing = (section: SectionName, name: unknown, place: Place): Problem[] => {
+    if (typeof name !== 'string' || names[section].has(name)) return []
     const message = `there is no ${nouns[section]} \`${name}\``
-    return [problemAt(place, message, { suggestion: nearest(name, known.keys()) })]
+    return [problemAt(place, message, { suggestion: nearest(name, names[section].keys()) })]
   }
-  const lists = [...merged.templates.values(), ...merged.sandboxes.values()]
+  const check = (from: SectionName, key: string, to: SectionName): Problem[] =>
+    [...names[from].values()].flatMap(({ value, place }) => {
+      const written = isRecord(value) ? value[key] : undefined
+      const at = below(place, key)
+      if (!Array.isArray(written)) return missing(to, written, at)
+      return written.flatMap((name: unknown, index) => missing(to, name, below(at, index)))
+    })
   return [
-    ...[...merged.access.values()].flatMap(({ wire, place }) =>
-      missing('credentials', wire.credential, below(place, 'credential')),
-    ),
-    ...lists.flatMap(({ wire, place }) =>
-      (wire.access ?? []).flatMap((name, index) => missing('access', name, below(place, 'access', index))),
-    ),
-    ...[...merged.sandboxes.values()].flatMap(({ wire, place }) =>
-      wire.template === undefined ? [] : missing('templates', wire.template, below(place, 'template')),
-    ),
+    ...check('access', 'credential', 'credentials'),
+    ...check('templates', 'access', 'access'),
+    ...check('sandboxes', 'access', 'access'),
+    ...check('sandboxes', 'template', 'templates'),
   ]
 }

@@ -31,20 +31,22 @@ function explain(misfit: Misfit, issue: Issue): Problem[] {
   const place = below(misfit.place, ...steps)
   const schema = schemaAt(misfit.schema, steps)
   const given = valueAt(misfit.value, steps)
-  if (issue.code === 'unrecognized_keys')
-    return issue.keys.map((key) => unknownKey(below(place, key), keysOf(schema)))
+  if (issue.code === 'unrecognized_keys') {
+    const known = keysOf(schema, given)
+    return issue.keys.map((key) => unknownKey(below(place, key), valueAt(given, [key]), known))
+  }
   if (issue.code === 'invalid_union')
     return explainUnion({ place, value: given, schema: schema ?? misfit.schema }, issue)
   if (issue.code === 'invalid_key') return [problemAt(place, `a name has ${nameRule}`, { part: 'key' })]
   const notBuilt = typeof given === 'string' ? unbuilt(place.path, given) : undefined
   if (notBuilt !== undefined) return [problemAt(place, notBuilt)]
-  const { message, suggestion } = describe(issue, given, place.path)
+  const { message, suggestion } = describe(issue, given, { path: place.path, schema })
   return [problemAt(place, message, { suggestion, part: given === undefined ? 'key' : 'value' })]
 }
 
-function unknownKey(place: Place, known: readonly string[]): Problem {
+function unknownKey(place: Place, value: unknown, known: readonly string[]): Problem {
   const key = String(place.path.at(-1))
-  const notBuilt = unbuilt(place.path)
+  const notBuilt = unbuilt(place.path) ?? (typeof value === 'string' ? unbuilt(place.path, value) : undefined)
   if (notBuilt !== undefined) return problemAt(place, notBuilt, { part: 'key' })
   const suggestion = nearest(key, known)
   const list = suggestion === undefined ? `; known: ${known.join(', ')}` : ''
@@ -101,7 +103,7 @@ function withoutEchoes(problems: readonly Problem[]): Problem[] {
 function describe(
   issue: Issue,
   given: unknown,
-  path: Path,
+  { path, schema }: { path: Path; schema: z.ZodType | undefined },
 ): { message: string; suggestion?: string | undefined } {
   switch (issue.code) {
     case 'custom': {
@@ -110,10 +112,12 @@ function describe(
     }
     case 'invalid_type':
       if (given === undefined) return { message: `is missing` }
-      return { message: `expected ${nouns[issue.expected] ?? issue.expected}, not ${nounFor(given)}` }
+      return {
+        message: `expected ${schema?.description ?? nouns[issue.expected] ?? issue.expected}, not ${nounFor(given)}`,
+      }
     case 'invalid_value': {
       const values = issue.values.map(String)
-      if (given === undefined) return { message: `is missing: ${values.join(', ')}` }
+      if (given === undefined) return { message: `is missing: ${values.join(' or ')}` }
       const suggestion = typeof given === 'string' ? nearest(given, values) : undefined
       return { message: `expected ${values.length === 1 ? '' : 'one of '}${values.join(', ')}`, suggestion }
     }

@@ -21,9 +21,15 @@ export function schemaAt(schema: z.ZodType, path: readonly PropertyKey[]): z.Zod
   return asSchema(here)
 }
 
-/** The keys that an object schema knows. */
-export function keysOf(schema: z.ZodType | undefined): string[] {
-  return schema instanceof z.ZodObject ? Object.keys(schema.shape) : []
+/** The keys that a schema knows; of a union, those of the alternative that knows most keys of the value. */
+export function keysOf(schema: z.ZodType | undefined, value: unknown): string[] {
+  if (schema instanceof z.ZodObject) return Object.keys(schema.shape)
+  const given = typeof value === 'object' && value !== null ? Object.keys(value) : []
+  const ranked = optionsOf(schema)
+    .map((option) => keysOf(option, undefined))
+    .map((keys) => ({ keys, known: given.filter((key) => keys.includes(key)).length }))
+    .toSorted((a, b) => b.known - a.known)
+  return ranked[0]?.keys ?? []
 }
 
 /** The alternatives of a union, in order. */

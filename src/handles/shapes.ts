@@ -20,6 +20,7 @@ export const maxShapeLength = 256
 /** Longest prefix, characters. */
 export const maxPrefixLength = 64
 
+/** A shape, or why there is none. */
 export type ParsedShape =
   { readonly ok: true; readonly shape: Shape } | { readonly ok: false; readonly problem: string }
 

@@ -36,6 +36,7 @@ export interface Swap {
   readonly slot: Slot
 }
 
+/** Why nothing of the request may be sent. */
 export interface UsageDeny {
   readonly kind: 'deny'
   readonly reason: Extract<
@@ -50,6 +51,7 @@ export interface UsageDeny {
   readonly access?: string
 }
 
+/** What is to become of a request: sent as it is, sent with swaps, or refused. */
 export type UsageResult =
   { readonly kind: 'none' } | { readonly kind: 'swap'; readonly swaps: readonly Swap[] } | UsageDeny
 

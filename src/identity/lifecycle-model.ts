@@ -1,18 +1,9 @@
+import type { Config } from '../config/model.ts'
 import { OperatorError } from '../core/errors.ts'
 
 /** What the life cycle reads of the configuration: names and ceilings, which only the files may set. */
-export interface LifecycleConfig {
-  readonly templates: ReadonlyMap<string, TemplateCeiling>
-  readonly sandboxes: ReadonlyMap<string, unknown>
-  readonly access: ReadonlyMap<string, { readonly credential: string }>
+export interface LifecycleConfig extends Pick<Config, 'templates' | 'sandboxes' | 'access'> {
   readonly credentials: ReadonlyMap<string, { readonly issuer: string }>
-}
-
-/** What a sandbox made at run time takes from its template. */
-export interface TemplateCeiling {
-  readonly tenant: string
-  /** `ms`; the longest life a sandbox of this template may be given, and what it gets when none is asked for. */
-  readonly maxTtlMs: number | undefined
 }
 
 /**
@@ -88,6 +79,19 @@ export interface RevokeRequest {
   readonly kind: (typeof revokeKinds)[number]
   /** Handle id or placeholder, lease id, sandbox name, credential name. */
   readonly target: string
+  /** Takes back the revocation of a credential or lease; a handle or sandbox never gets back what it had. */
+  readonly undo?: boolean | undefined
+}
+
+export interface GrantRequest {
+  readonly sandbox: string
+  readonly access: string
+}
+
+export interface EndedRun {
+  readonly sandbox: string
+  /** Exit code of the command, 0 to 255. */
+  readonly exit: number
 }
 
 export interface Revoked {
@@ -96,7 +100,7 @@ export interface Revoked {
   readonly target: string
   readonly handles: number
   readonly tokens: number
-  /** A sentence for the operator: until when the value behind it stays valid upstream. */
+  /** A sentence for the operator: until when the value behind it stays valid upstream, or that it is sent again. */
   readonly upstream: string
 }
 
@@ -107,9 +111,19 @@ export interface Swept {
   readonly handles: number
 }
 
-/** One thing an operator (or the clock) did; becomes an `admin` event. */
+/** One thing an operator (or the clock) did; becomes an `admin` event, `run` one of its own kind. */
 export interface LifecycleEvent {
-  readonly action: 'create' | 'pause' | 'resume' | 'destroy' | 'rotate-token' | 'revoke' | 'expire'
+  readonly action:
+    | 'create'
+    | 'pause'
+    | 'resume'
+    | 'destroy'
+    | 'rotate-token'
+    | 'grant'
+    | 'revoke'
+    | 'reinstate'
+    | 'expire'
+    | 'run'
   readonly sandbox?: string | undefined
   readonly tenant?: string | undefined
   readonly template?: string | undefined
@@ -118,6 +132,8 @@ export interface LifecycleEvent {
   readonly access?: string | undefined
   readonly handle?: string | undefined
   readonly lease?: string | undefined
+  /** Exit code, of `run` only. */
+  readonly exit?: number | undefined
   readonly note: string
 }
 
@@ -134,4 +150,8 @@ export interface Lifecycle {
   /** `overlapMs`: how long the old token is accepted beside the new one; default 60,000, at most 24 h. */
   rotateToken(name: string, overlapMs?: number): Promise<Rotated>
   revoke(request: RevokeRequest): Promise<Revoked>
+  /** A new placeholder in place of a revoked one, for an access that the files give the sandbox. */
+  grant(request: GrantRequest): Promise<SandboxReport>
+  /** A command that `octroi run` started in the sandbox has ended; writes the `run` event. */
+  runEnded(run: EndedRun): Promise<void>
 }

@@ -1,4 +1,5 @@
 import type { SandboxRecord } from '../core/model.ts'
+import { grant } from './grant.ts'
 import { LifecycleError } from './lifecycle-model.ts'
 import type { Created, CreateRequest, Lifecycle, Rotated, SandboxReport, Swept } from './lifecycle-model.ts'
 import { checkLabel, checkName, eventOf, insteadOf, iso, isOver, reportOf } from './lifecycle-report.ts'
@@ -28,16 +29,26 @@ const maxOverlapMs = 24 * 3_600_000
 /** Makes the life cycle. Operations run one after another; each is durable, and in force, before it answers. */
 export function createLifecycle(deps: LifecycleDeps): SweepingLifecycle {
   const serial = createSerial()
+  const sweep: Sweep = { dueAt: -Infinity }
+  /** Runs alone, and has the next sweep look at everything: ends may have come or gone, or be half done. */
+  const change = <T>(task: () => Promise<T>): Promise<T> =>
+    serial(() => {
+      sweep.dueAt = -Infinity
+      return task()
+    })
   return {
-    create: (request) => serial(() => create(deps, request)),
+    create: (request) => change(() => create(deps, request)),
     list: () => list(deps),
     show: async (name) => freshReport(deps, await findSandbox(deps.store, name)),
     pause: (name) => serial(() => setPaused(deps, name, true)),
     resume: (name) => serial(() => setPaused(deps, name, false)),
-    destroy: (name) => serial(() => destroy(deps, name)),
-    rotateToken: (name, overlapMs) => serial(() => rotateToken(deps, name, overlapMs)),
-    revoke: (request) => serial(() => revoke(deps, request)),
-    expire: () => serial(() => expire(deps)),
+    destroy: (name) => change(() => destroy(deps, name)),
+    rotateToken: (name, overlapMs) => change(() => rotateToken(deps, name, overlapMs)),
+    revoke: (request) => change(() => revoke(deps, request)),
+    grant: (request) => serial(() => grant(deps, request)),
+    runEnded: ({ sandbox, exit }) => runEnded(deps, sandbox, exit),
+    expire: () =>
+      serial(() => (deps.clock.now() < sweep.dueAt ? Promise.resolve(nothing) : expire(deps, sweep))),
   }
 }
 
@@ -136,7 +147,19 @@ async function rotateToken(
   return { sandbox: await freshReport(deps, sandbox), token, old_valid_until: iso(until) }
 }
 
-async function expire(deps: LifecycleDeps): Promise<Swept> {
+async function runEnded(deps: LifecycleDeps, name: string, exit: number): Promise<void> {
+  const record = await findSandbox(deps.store, name)
+  await auditFirst(deps, { ...eventOf(record, 'run', `command ended with ${String(exit)}`), exit })
+}
+
+/** When the sweep next has something to do, `ms` since the epoch; it runs every second and the store may be large. */
+interface Sweep {
+  dueAt: number
+}
+
+const nothing: Swept = { sandboxes: [], tokens: 0, handles: 0 }
+
+async function expire(deps: LifecycleDeps, sweep: Sweep): Promise<Swept> {
   const { store } = deps
   const now = deps.clock.now()
   const all = await store.sandboxes()
@@ -145,12 +168,13 @@ async function expire(deps: LifecycleDeps): Promise<Swept> {
   const dead = new Set(
     [...all.filter((record) => record.destroyedAt !== undefined), ...over].map(({ id }) => id),
   )
+  const kept: (number | undefined)[] = all.filter(({ id }) => !dead.has(id)).map((record) => record.expiresAt)
   let tokens = 0
   for (const token of await store.tokens())
     if (dead.has(token.sandboxId) || isOver(token, now)) {
       await store.deleteToken(token.id)
       tokens += 1
-    }
+    } else kept.push(token.expiresAt)
   let handles = 0
   for (const handle of await store.handles())
     if (dead.has(handle.sandboxId) && handle.revokedAt === undefined) {
@@ -158,6 +182,7 @@ async function expire(deps: LifecycleDeps): Promise<Swept> {
       handles += 1
     }
   if (over.length + tokens + handles > 0) await deps.changed()
+  sweep.dueAt = Math.min(...kept.filter((end) => end !== undefined), Infinity)
   for (const record of over) await auditDone(deps, eventOf(record, 'expire', 'time to live is over'))
   return { sandboxes: over.map((record) => record.name), tokens, handles }
 }

@@ -1,27 +1,32 @@
 import type { HandleRecord } from '../core/model.ts'
+import { revokedKey } from '../store/port.ts'
 import { LifecycleError } from './lifecycle-model.ts'
 import type { LifecycleConfig, LifecycleEvent, Revoked, RevokeRequest } from './lifecycle-model.ts'
-import { eventOf, insteadOf } from './lifecycle-report.ts'
-import { auditDone, findSandbox, voidProofs } from './lifecycle-state.ts'
+import { eventOf, insteadOf, iso } from './lifecycle-report.ts'
+import { auditDone, auditFirst, findSandbox, voidProofs } from './lifecycle-state.ts'
 import type { LifecycleDeps } from './lifecycle-state.ts'
-
-/** Key of `Store.meta` under which the revocation of a credential or of one of its leases is kept. */
-export function revokedKey(kind: 'credential' | 'lease', target: string): string {
-  return `revoked:${kind}:${target}`
-}
 
 /** Revokes what an operator names. Repeating it is no error; an unknown target is. */
 export async function revoke(deps: LifecycleDeps, request: RevokeRequest): Promise<Revoked> {
   switch (request.kind) {
     case 'handle':
+      if (request.undo) throw final('a revoked placeholder stays revoked; `octroi grant` makes a new one')
       return revokeHandle(deps, request.target)
     case 'sandbox':
+      if (request.undo)
+        throw final(
+          'what the sandbox held stays void; `octroi sandbox resume` and `octroi grant` bring it back',
+        )
       return revokeSandbox(deps, request.target)
     case 'credential':
-      return revokeCredential(deps, request.target)
+      return revokeCredential(deps, request)
     case 'lease':
-      return revokeLease(deps, request.target)
+      return revokeLease(deps, request)
   }
+}
+
+function final(message: string): LifecycleError {
+  return new LifecycleError('refused', message)
 }
 
 async function revokeHandle(deps: LifecycleDeps, target: string): Promise<Revoked> {
@@ -68,26 +73,41 @@ async function revokeSandbox(deps: LifecycleDeps, name: string): Promise<Revoked
   return { kind: 'sandbox', target: name, ...ended, upstream }
 }
 
-async function revokeCredential(deps: LifecycleDeps, name: string): Promise<Revoked> {
-  checkCredential(deps.config(), name)
-  await putRevoked(deps, 'credential', name)
-  return done('credential', name, sentence(deps.config(), [name]))
+async function revokeCredential(deps: LifecycleDeps, { target, undo }: RevokeRequest): Promise<Revoked> {
+  checkCredential(deps.config(), target)
+  return setRevoked(deps, { kind: 'credential', target, credential: target, undo })
 }
 
-async function revokeLease(deps: LifecycleDeps, lease: string): Promise<Revoked> {
-  const [, name] = /^static:([^:]+):\d+$/.exec(lease) ?? []
-  if (name === undefined)
+async function revokeLease(deps: LifecycleDeps, { target, undo }: RevokeRequest): Promise<Revoked> {
+  const [, credential] = /^static:([^:]+):\d+$/.exec(target) ?? []
+  if (credential === undefined)
     throw new LifecycleError('not_found', 'no lease has that id; events show it in their `lease` field')
-  checkCredential(deps.config(), name)
-  await putRevoked(deps, 'lease', lease)
-  return done('lease', lease, sentence(deps.config(), [name]))
+  checkCredential(deps.config(), credential)
+  return setRevoked(deps, { kind: 'lease', target, credential, undo })
 }
 
-async function putRevoked(deps: LifecycleDeps, kind: 'credential' | 'lease', target: string): Promise<void> {
-  await deps.store.putMeta(revokedKey(kind, target), new Date(deps.clock.now()).toISOString())
+async function setRevoked(
+  deps: LifecycleDeps,
+  what: {
+    readonly kind: 'credential' | 'lease'
+    readonly target: string
+    readonly credential: string
+    readonly undo: boolean | undefined
+  },
+): Promise<Revoked> {
+  const { kind, target, credential, undo = false } = what
+  const lease = kind === 'lease' ? { lease: target } : {}
+  const answer = { kind, target, handles: 0, tokens: 0 }
+  if (undo) {
+    await auditFirst(deps, { action: 'reinstate', note: `${kind} ${target} reinstated`, ...lease })
+    await deps.store.putMeta(revokedKey(kind, target), undefined)
+    await deps.changed()
+    return { ...answer, upstream: 'Octroi sends it again.' }
+  }
+  await deps.store.putMeta(revokedKey(kind, target), iso(deps.clock.now()))
   await deps.changed()
-  const note = `${kind} ${target} revoked`
-  await auditDone(deps, { action: 'revoke', note, ...(kind === 'lease' ? { lease: target } : {}) })
+  await auditDone(deps, { action: 'revoke', note: `${kind} ${target} revoked`, ...lease })
+  return { ...answer, upstream: sentence(deps.config(), [credential]) }
 }
 
 function checkCredential(config: LifecycleConfig, name: string): void {
@@ -112,8 +132,4 @@ function sentence(config: LifecycleConfig, credentials: readonly string[]): stri
       : `what was issued from ${name} stays valid upstream until it expires`,
   )
   return `Octroi sends nothing for it any more; ${parts.join('; ')}.`
-}
-
-function done(kind: 'credential' | 'lease', target: string, upstream: string): Revoked {
-  return { kind, target, handles: 0, tokens: 0, upstream }
 }

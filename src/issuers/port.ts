@@ -42,7 +42,8 @@ export interface Issuer {
 /** What issuers need of the world. */
 export interface IssuerWorld {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** A value of the sealed store with its version; `undefined` when there is none. */
-  readonly secret: (name: string) => Promise<{ readonly value: Secret; readonly version: number } | undefined>
-  readonly secretVersion: (name: string) => Promise<number | undefined>
+  /** A value of the sealed store; `undefined` when there is none. */
+  readonly secret: (name: string) => Promise<Secret | undefined>
+  /** Changes with the value, without opening it; `undefined` when there is none. */
+  readonly secretStamp: (name: string) => Promise<string | undefined>
 }

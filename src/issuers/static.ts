@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { constants } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import { Secret } from '../core/secret.ts'
 import type { CredentialSource, Issued, Issuer, IssuerWorld, ValueSource } from './port.ts'
@@ -48,7 +49,7 @@ async function stampOf(source: ValueSource, world: IssuerWorld): Promise<string>
       return found === undefined ? 'absent' : [found.ino, found.size, found.mtimeNs, found.mode].join('.')
     }
     case 'secret':
-      return String((await world.secretVersion(source.name)) ?? 'absent')
+      return (await world.secretStamp(source.name)) ?? 'absent'
     case 'command':
       // Only running it tells: a reload does, and a failed one is tried again.
       return 'command'
@@ -64,11 +65,12 @@ async function readEnv(name: string, world: IssuerWorld): Promise<string> {
 async function readSealed(name: string, world: IssuerWorld): Promise<string> {
   const found = await world.secret(name)
   if (found === undefined) throw unavailable(`the store has no secret ${name}; set it with: octroi secret set ${name}`)
-  return found.value.reveal()
+  return found.reveal()
 }
 
 async function readValueFile(path: string): Promise<string> {
-  const file = await open(path, 'r').catch((cause: unknown) => {
+  // Not blocking: a named pipe would keep the open waiting for a writer.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((cause: unknown) => {
     throw unavailable(`the file ${path} cannot be read (${codeOf(cause)})`)
   })
   try {

@@ -13,6 +13,7 @@ export { isMetadataName } from './metadata.ts'
  */
 export type Words = readonly [number, number, number, number]
 
+/** An IP address in canonical text and as bits. */
 export interface Address {
   /** Dotted decimal, or RFC 5952 text without brackets; a mapped address keeps its IPv6 text. */
   readonly text: string
@@ -29,6 +30,7 @@ export interface Cidr {
   readonly bits: number
 }
 
+/** What the address guard says of one address, with the class it found. */
 export type Judgement =
   | { readonly allowed: true; readonly class: AddressClass }
   | {
@@ -37,6 +39,7 @@ export type Judgement =
       readonly class: AddressClass
     }
 
+/** A range, or a fragment that says what is wrong with the text and the spelling that works. */
 export type CidrResult =
   | { readonly ok: true; readonly cidr: Cidr }
   | { readonly ok: false; readonly problem: string; readonly suggestion?: string }
@@ -88,12 +91,12 @@ export function parseCidr(text: string): CidrResult {
 
 /** Is the address inside the range? */
 export function contains(cidr: Cidr, address: Address): boolean {
-  return startsWith(address.words, cidr.words, cidr.bits)
+  return startsWith(address.words, cidr.words, cidr.bits) && !isShortOfIpv4(address.words, cidr.bits)
 }
 
 /** Equal for all addresses that share their first `bits` bits, and only for them. */
 export function networkKey(words: Words, bits: number): string {
-  return masked(words, bits).join('.')
+  return isShortOfIpv4(words, bits) ? 'ipv4' : masked(words, bits).join('.')
 }
 
 /** The class of an address, looking through every embedding of IPv4. */
@@ -211,6 +214,8 @@ function startsWith(words: Words, prefix: Words, bits: number): boolean {
   return !(differs(0) || differs(1) || differs(2) || differs(3))
 }
 
+/** IPv4 lies inside ::/80 as 128 bits only; a range of IPv6 as short as that does not mean IPv4. */
+const isShortOfIpv4 = (words: Words, bits: number): boolean => bits <= 96 && isMapped(words)
 const isMapped = (words: Words): boolean => words[0] === 0 && words[1] === 0 && words[2] === 0xffff
 const isIsatap = (words: Words): boolean => words[2] === 0x5efe || words[2] === 0x02005efe
 
@@ -267,7 +272,5 @@ const isMetadata = (words: Words): boolean => metadata.some((listed) => startsWi
 
 function rowClass(words: Words): AddressClass {
   const row = blocks.find(({ words: prefix, bits }) => startsWith(words, prefix, bits))
-  // Without a mapped row of its own, IPv4 would fall under the reserved ::/3.
-  if (row === undefined || (row.bits <= 96 && isMapped(words))) return 'public'
-  return row.class
+  return row === undefined || isShortOfIpv4(words, row.bits) ? 'public' : row.class
 }

@@ -7,8 +7,11 @@ interface Problem {
   readonly problem: string
 }
 
+/** A canonical host without brackets; `ip` is `0` for a name. */
 export type HostResult = { readonly ok: true; readonly host: string; readonly ip: 0 | 4 | 6 } | Problem
+/** A canonical host and port. */
 export type AuthorityResult = { readonly ok: true; readonly destination: Destination } | Problem
+/** The parts of an absolute-form request target. */
 export type AbsoluteTargetResult =
   | {
       readonly ok: true

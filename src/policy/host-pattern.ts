@@ -2,6 +2,7 @@ import { getPublicSuffix } from 'tldts'
 import { parseAddress, parseCidr } from './address.ts'
 import { parseHost } from './destination.ts'
 
+/** A canonical host pattern, or what is wrong with the text. */
 export type HostPatternResult =
   | {
       readonly ok: true

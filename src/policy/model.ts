@@ -12,7 +12,9 @@ export interface Destination {
   readonly ip: 0 | 4 | 6
 }
 
+/** `https`: TLS only. `http`: cleartext only. */
 export type Scheme = 'https' | 'http'
+/** A public package registry of the catalogue. */
 export type RegistryName = 'npm' | 'pypi' | 'crates' | 'go' | 'maven' | 'apt'
 
 interface RuleBase {
@@ -24,6 +26,7 @@ interface RuleBase {
   readonly expires?: number | undefined
 }
 
+/** A rule on a name, on what is below a name, on one IP literal, or on anything public. */
 export interface HostRule extends RuleBase {
   readonly kind: 'host'
   /**
@@ -57,6 +60,7 @@ export interface AddressRule extends RuleBase {
   readonly ownCredentials: 'pass' | 'refuse'
 }
 
+/** Allows what installing from a public registry needs; the catalogue says which hosts and methods. */
 export interface RegistryRule extends RuleBase {
   readonly kind: 'registry'
   readonly registry: RegistryName
@@ -65,6 +69,7 @@ export interface RegistryRule extends RuleBase {
   readonly addresses: readonly Cidr[]
 }
 
+/** A rule of an allow or deny list. */
 export type Rule = HostRule | AddressRule | RegistryRule
 
 /** A destination of an access, as `decide` sees it: an implied allow rule with the id `access:NAME`. */
@@ -100,6 +105,7 @@ export type PolicyRequest =
       readonly now: number
     }
 
+/** The request may go on; how, and past which address ranges. */
 export interface Allow {
   readonly verdict: 'allow'
   readonly reason: 'rule' | 'access'
@@ -117,6 +123,7 @@ export interface Allow {
   readonly ownCredentials: 'pass' | 'refuse'
 }
 
+/** The request is refused; why, and what the client may be told. */
 export interface Deny {
   readonly verdict: 'deny'
   readonly reason: DenyReason
@@ -128,6 +135,7 @@ export interface Deny {
   readonly hint: string | undefined
 }
 
+/** What `decide` answers. */
 export type Decision = Allow | Deny
 
 /**

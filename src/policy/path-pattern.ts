@@ -5,6 +5,7 @@ export interface PathPattern {
   readonly program: readonly number[]
 }
 
+/** Whether text is a path pattern, and if not, what is wrong and which spelling works. */
 export type PathPatternResult =
   { readonly ok: true } | { readonly ok: false; readonly problem: string; readonly suggestion?: string }
 

@@ -18,7 +18,7 @@ export interface Bucket {
 export interface Policy {
   readonly names: HostTrie<Bucket>
   readonly literals: ReadonlyMap<string, Bucket>
-  /** Address rules by prefix length, then network: looking up costs one step per length in use. */
+  /** Address rules by prefix length, shortest first, then network: one step per length in use. */
   readonly ranges: ReadonlyMap<number, ReadonlyMap<string, Bucket>>
   readonly any: Bucket | undefined
   /** Every rule, in canonical order: the order of the configuration is gone. */
@@ -54,7 +54,13 @@ export function indexRules(rules: readonly CompiledRule[]): Policy {
     draft[rule.effect === 'deny' ? 'deny' : 'allow'].push(rule)
     draft.hasPaths ||= rule.paths !== undefined
   }
-  return { names, literals, ranges, any: any.allow.length + any.deny.length === 0 ? undefined : any, rules }
+  return {
+    names,
+    literals,
+    ranges: new Map([...ranges].sort(([a], [b]) => a - b)),
+    any: any.allow.length + any.deny.length === 0 ? undefined : any,
+    rules,
+  }
 
   function slotFor({ range, host }: CompiledRule): Draft {
     if (range !== undefined) {

@@ -19,6 +19,9 @@ const longestEscape = 512
 /** How often an escape may be escaped again (JSON in JSON, percent in percent). */
 export const deepest = 4
 
+const cacheRow = 32
+const cacheSize = cacheRow * (deepest + 1)
+
 const percentSign = 0x25
 const backslash = 0x5c
 const ampersand = 0x26
@@ -96,12 +99,16 @@ export class EscapeReader {
   #source: Uint8Array = new Uint8Array(0)
   #end = 0
   #isFinal = true
+  /** Last reads by place and level, since each place is read by its neighbours on every level too. */
+  readonly #cachedAt = new Int32Array(cacheSize)
+  readonly #cached = new Int32Array(cacheSize)
 
   /** `isFinal`: nothing follows `source`, so an escape cut off at the end is plain text. */
   use(source: Uint8Array, isFinal: boolean): void {
     this.#source = source
     this.#end = source.length
     this.#isFinal = isFinal
+    this.#cachedAt.fill(-1)
   }
 
   /** The character at `at` as size and code, or `incomplete`. */
@@ -110,13 +117,22 @@ export class EscapeReader {
     const byte = this.#source[at] ?? 0
     if (!opensEscape(byte)) return pack(1, byte < 0x80 ? byte : rawByte + byte)
     if (level === 0) return pack(1, byte)
-    const lower = this.read(at, level - 1)
+    const slot = level * cacheRow + (at & (cacheRow - 1))
+    if (this.#cachedAt[slot] === at) return this.#cached[slot] ?? 0
+    const atom = this.#escaped(at, level - 1)
+    this.#cachedAt[slot] = at
+    this.#cached[slot] = atom
+    return atom
+  }
+
+  #escaped(at: number, level: number): number {
+    const lower = this.read(at, level)
     if (lower === incomplete) return incomplete
     const code = codeOf(lower)
-    if (code === percentSign) return this.#percent(at, lower, level - 1)
-    if (code === backslash) return this.#backslash(at, lower, level - 1)
+    if (code === percentSign) return this.#percent(at, lower, level)
+    if (code === backslash) return this.#backslash(at, lower, level)
     // An entity inside an entity (`&amp;#115;`) is read too, since its first character came from the level below.
-    return code === ampersand ? this.#entity(at, lower, level - 1) : lower
+    return code === ampersand ? this.#entity(at, lower, level) : lower
   }
 
   #percent(at: number, lower: number, level: number): number {
@@ -194,6 +210,31 @@ export class EscapeReader {
     }
     return lower
   }
+}
+
+/** What a byte after a backslash means if it is a plain character; 0 for `u`, `x`, openers of escapes, and others. */
+const plainEscapes: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => {
+  const code = simpleEscapes.get(byte) ?? 0
+  return opensEscape(code) ? 0 : code
+})
+
+/**
+ * The most frequent escapes read without ado: one level deep, and no opener of an escape again. 0 for all others, which
+ * `EscapeReader.read` reads.
+ */
+export function readPlain(source: Uint8Array, at: number): number {
+  const byte = source[at] ?? 0
+  const next = source[at + 1] ?? 0
+  if (byte === backslash) {
+    const code = plainEscapes[next] ?? 0
+    return code === 0 ? 0 : pack(2, code)
+  }
+  if (byte !== percentSign || at + 2 >= source.length) return 0
+  const high = hexValue(next)
+  if (high < 0) return opensEscape(next) ? 0 : pack(1, percentSign)
+  const low = hexValue(source[at + 2] ?? 0)
+  const code = high * 16 + low
+  return low < 0 || code >= 0x80 || opensEscape(code) ? 0 : pack(3, code)
 }
 
 const isEntityLetter = (code: number): boolean =>

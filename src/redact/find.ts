@@ -1,6 +1,7 @@
-import { bytesOf, codeOf, opensEscape, sizeOf } from './escapes.ts'
+import { bytesOf, codeOf, sizeOf } from './escapes.ts'
+import { fold, folded } from './folding.ts'
 import { gramHash, gramSize, stride, type GramIndex } from './gram-index.ts'
-import { beforeBreak, fold, type Lane } from './lane.ts'
+import { beforeBreak, escapeFields, type Lane } from './lane.ts'
 import { longestRun, type Form, type Needle } from './needles.ts'
 
 /** A run of one needle in the text. */
@@ -26,6 +27,9 @@ export interface Searched {
   /** A value ends in what may be the start of an escape. */
   readonly hasOpenTail: boolean
 }
+
+/** Longest part of an escape that may belong to a value instead; an escape of five characters, three levels deep. */
+const longestHead = 40
 
 /** Does this pair of folded bytes occur in a needle? */
 export const hasPair = (pairs: Uint8Array, first: number, second: number): boolean =>
@@ -71,29 +75,30 @@ class Finder {
   }
 
   #candidates(hash: number, place: number): void {
-    const { heads, headShift, next, hashes, positions, owners } = this.#index
-    for (let entry = heads[hash >>> headShift] ?? 0; entry !== 0; entry = next[entry] ?? 0) {
-      if (hashes[entry] === hash) this.#follow(owners[entry] ?? 0, positions[entry] ?? 0, place)
+    const { heads, headShift, entries } = this.#index
+    for (let entry = heads[hash >>> headShift] ?? 0; entry !== 0; entry = entries[entry] ?? 0) {
+      if (entries[entry + 1] === hash) this.#follow(entries[entry + 3] ?? 0, entries[entry + 2] ?? 0, place)
     }
   }
 
-  /** Follows a gram to both sides as long as text and needle agree. */
+  /** Follows a gram to both sides as long as text and needle agree; the pool has a 0 on both ends of a needle. */
   #follow(owner: number, position: number, place: number): void {
-    const { pool, starts, ends } = this.#index
+    const { pool } = this.#index
     const { text, length } = this.#lane
     const diagonal = place - position
-    const last = this.#followed.get(owner)
-    if (last !== undefined && last.diagonal === diagonal && place < last.end) return
-    const floor = Math.max(starts[owner] ?? 0, -diagonal)
-    const ceiling = Math.min(ends[owner] ?? 0, length - diagonal)
-    let from = position
-    while (from > floor && pool[from - 1] === text[from - 1 + diagonal]) from--
+    if (this.#followed.size > 0) {
+      const last = this.#followed.get(owner)
+      if (last !== undefined && last.diagonal === diagonal && place < last.end) return
+    }
     let to = position
-    while (to < ceiling && pool[to] === text[to + diagonal]) to++
+    while (to + diagonal < length && pool[to] === text[to + diagonal]) to++
+    if (to - position < gramSize) return
+    let from = position
+    while (from + diagonal > 0 && pool[from - 1] === text[from - 1 + diagonal]) from--
     const needle = this.#index.needles[owner]
     if (needle === undefined || to - from < needle.minRun) return
+    const start = this.#index.starts[owner] ?? 0
     this.#followed.set(owner, { diagonal, end: to + diagonal })
-    const start = starts[owner] ?? 0
     this.#record(needle, { from: from - start, to: to - start, place: from + diagonal })
   }
 
@@ -138,30 +143,46 @@ class Finder {
    */
   seams(): void {
     const { escapes, escapeCount } = this.#lane
-    for (let i = 0; i < escapeCount; i++) {
-      const place = escapes[3 * i] ?? 0
-      const at = escapes[3 * i + 1] ?? 0
-      const end = at + (escapes[3 * i + 2] ?? 0)
-      for (let from = at + 1; from < end; from++) this.#head(from, end, place)
-      if (this.#searched.hasOpenTail) for (let to = at + 1; to < end; to++) this.#tail(at, to, place)
+    for (let i = 0; i < escapeCount * escapeFields; i += escapeFields) {
+      const at = escapes[i + 1] ?? 0
+      const end = at + (escapes[i + 2] ?? 0)
+      const behind = escapes[i + 3] ?? 0
+      for (let from = at + 1; from < end; from++) this.#head(from, end, behind)
+      if (!this.#searched.hasOpenTail) continue
+      for (let to = at + 1; to < end; to++) this.#tail(at, to, escapes[i] ?? 0)
     }
   }
 
-  /** A value that begins at `from`, inside an escape that ends at `end`. */
-  #head(from: number, end: number, escapePlace: number): void {
-    const { text, length } = this.#lane
-    let place = escapePlace
-    while (place < length && this.#lane.sourceOf(place) < end) place++
-    const first = this.#lane.byteAt(from)
-    const second = from + 1 < end ? this.#lane.byteAt(from + 1) : (text[place] ?? 0)
-    const isPlain = !opensEscape(first) && !opensEscape(second)
-    if (isPlain && !hasPair(this.#searched.pairs, fold(first), fold(second))) return
+  /** A value that begins at `from`, inside an escape that ends at `end`; `place` is the lane's next. */
+  #head(from: number, end: number, place: number): void {
+    const size = end - from
+    if (size >= longestHead || this.#lane.length - place < gramSize - size) return
+    const isPlain = this.#fillPlainHead(from, size, place)
+    if (isPlain && !this.#mayBeGram()) return
     const head = this.#decoded(from, end)
-    if (head === undefined || head.length === 0 || length - place < gramSize - head.length) return
+    if (head === undefined || head.length === 0 || this.#lane.length - place < gramSize - head.length) return
     for (let i = 0; i < gramSize; i++) {
-      this.#seam[i] = fold(head[i] ?? text[place + i - head.length] ?? 0)
+      this.#seam[i] = fold(head[i] ?? this.#lane.text[place + i - head.length] ?? 0)
     }
     this.#eachSeamEntry((owner, position) => this.#followHead({ owner, position, from, head, place }))
+  }
+
+  /** Puts the gram at `from` together; false if an escape within the escape must be read first. */
+  #fillPlainHead(from: number, size: number, place: number): boolean {
+    const seam = this.#seam
+    const { text } = this.#lane
+    for (let i = 0; i < gramSize; i++) {
+      const byte = i < size ? (folded[this.#lane.byteAt(from + i)] ?? 0) : (text[place + i - size] ?? 0)
+      if (byte === 0) return false
+      seam[i] = byte
+    }
+    return true
+  }
+
+  #mayBeGram(): boolean {
+    const { bloom, bloomShift } = this.#index
+    const bit = gramHash(this.#seamView, 0) >>> bloomShift
+    return ((bloom[bit >>> 5] ?? 0) & (1 << (bit & 31))) !== 0
   }
 
   /** The characters between two offsets of the source, or nothing if the second is not between characters. */
@@ -178,12 +199,11 @@ class Finder {
   }
 
   #eachSeamEntry(visit: (owner: number, position: number) => void): void {
-    const { bloom, bloomShift, heads, headShift, next, hashes, positions, owners } = this.#index
+    if (!this.#mayBeGram()) return
+    const { heads, headShift, entries } = this.#index
     const hash = gramHash(this.#seamView, 0)
-    const bit = hash >>> bloomShift
-    if (((bloom[bit >>> 5] ?? 0) & (1 << (bit & 31))) === 0) return
-    for (let entry = heads[hash >>> headShift] ?? 0; entry !== 0; entry = next[entry] ?? 0) {
-      if (hashes[entry] === hash) visit(owners[entry] ?? 0, positions[entry] ?? 0)
+    for (let entry = heads[hash >>> headShift] ?? 0; entry !== 0; entry = entries[entry] ?? 0) {
+      if (entries[entry + 1] === hash) visit(entries[entry + 3] ?? 0, entries[entry + 2] ?? 0)
     }
   }
 

@@ -9,22 +9,23 @@ export const stride = 5
 /** Needles that share a gram and this many bytes on either side of it share its index entry. */
 const context = stride
 
+/** Fields of an entry in `entries`: next entry of the chain, hash, position in the pool, needle. */
+export const entryFields = 4
+
 /** Index of all grams of the needles that match by runs. Positions are places in `pool`, where needles stand in a row. */
 export interface GramIndex {
   readonly needles: readonly Needle[]
+  /** Folded needles, each behind a 0, which occurs in none. */
   readonly pool: Uint8Array
   readonly starts: Int32Array
   readonly ends: Int32Array
   /** Bit set over hashes; most text ends here. */
   readonly bloom: Int32Array
   readonly bloomShift: number
-  /** Chains of entries by hash; 0 ends a chain, so entries count from 1. */
+  /** First entry of the chain of each hash, as a place in `entries`; 0 ends a chain. */
   readonly heads: Int32Array
   readonly headShift: number
-  readonly next: Int32Array
-  readonly hashes: Int32Array
-  readonly positions: Int32Array
-  readonly owners: Int32Array
+  readonly entries: Int32Array
 }
 
 /** Hash of the gram at a place. */
@@ -37,15 +38,15 @@ export function gramHash(view: DataView, place: number): number {
 /** Builds the index; needles that only match whole have no place in it. */
 export function buildGramIndex(needles: readonly Needle[]): GramIndex {
   const total = needles.reduce((sum, { text }) => sum + text.length, 0)
-  const pool = new Uint8Array(total + gramSize)
+  const pool = new Uint8Array(total + needles.length + gramSize)
   const starts = new Int32Array(needles.length)
   const ends = new Int32Array(needles.length)
-  let place = 0
+  let place = 1
   for (const [i, { text }] of needles.entries()) {
     pool.set(text, place)
     starts[i] = place
     place += text.length
-    ends[i] = place
+    ends[i] = place++
   }
   const bloomBits = powerOfTwo(total * 16, 13, 27)
   const headBits = powerOfTwo(total, 8, 24)
@@ -58,10 +59,7 @@ export function buildGramIndex(needles: readonly Needle[]): GramIndex {
     bloomShift: 32 - bloomBits,
     heads: new Int32Array(1 << headBits),
     headShift: 32 - headBits,
-    next: new Int32Array(total + 1),
-    hashes: new Int32Array(total + 1),
-    positions: new Int32Array(total + 1),
-    owners: new Int32Array(total + 1),
+    entries: new Int32Array((total + 1) * entryFields),
   }
   fillIndex(index)
   return index
@@ -82,11 +80,11 @@ function fillIndex(index: GramIndex): void {
       const hash = gramHash(view, position)
       const slot = hash >>> index.headShift
       if (mayShare && hasTwin(index, { slot, hash, position, owner })) continue
-      count++
-      index.hashes[count] = hash
-      index.positions[count] = position
-      index.owners[count] = owner
-      index.next[count] = index.heads[slot] ?? 0
+      count += entryFields
+      index.entries[count] = index.heads[slot] ?? 0
+      index.entries[count + 1] = hash
+      index.entries[count + 2] = position
+      index.entries[count + 3] = owner
       index.heads[slot] = count
       const bit = hash >>> index.bloomShift
       index.bloom[bit >>> 5] = (index.bloom[bit >>> 5] ?? 0) | (1 << (bit & 31))
@@ -128,10 +126,10 @@ function hasTwin(
   const from = Math.max(index.starts[owner] ?? 0, position - context)
   const to = Math.min(index.ends[owner] ?? 0, position + gramSize + context)
   const needle = index.needles[owner]
-  for (let entry = index.heads[candidate.slot] ?? 0; entry !== 0; entry = index.next[entry] ?? 0) {
-    if (index.hashes[entry] !== candidate.hash) continue
-    const other = index.owners[entry] ?? 0
-    const shift = (index.positions[entry] ?? 0) - position
+  for (let entry = index.heads[candidate.slot] ?? 0; entry !== 0; entry = index.entries[entry] ?? 0) {
+    if (index.entries[entry + 1] !== candidate.hash) continue
+    const other = index.entries[entry + 3] ?? 0
+    const shift = (index.entries[entry + 2] ?? 0) - position
     if (index.needles[other]?.form !== needle?.form || index.needles[other]?.lead !== needle?.lead) continue
     if (Math.max(index.starts[other] ?? 0, position + shift - context) !== from + shift) continue
     if (Math.min(index.ends[other] ?? 0, position + shift + gramSize + context) !== to + shift) continue

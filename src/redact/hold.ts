@@ -1,6 +1,7 @@
 import { hasPair, type Match, type Searched } from './find.ts'
 import { gramHash, gramSize } from './gram-index.ts'
 import { beforeBreak, type Lane } from './lane.ts'
+import type { Region } from './regions.ts'
 import { isBase64Byte } from './replacement.ts'
 import type { Needle } from './needles.ts'
 
@@ -21,6 +22,13 @@ export interface Holdable extends Searched {
 export function isOpen(match: Match, lane: Lane): boolean {
   const lookahead = match.needle.form === 'base64' ? base64Lookahead : 1
   return match.placeEnd + lookahead > lane.length
+}
+
+/** Start of the character before a base64 value, some bits of which stay; the region's own start if none do. */
+export function neighbourStart(region: Region, lane: Lane): number {
+  const first = region.matches.find(({ from, needle, start }) => from === 0 && needle.lead > 0 && start === region.start)
+  if (first === undefined || first.placeStart <= 0 || lane.hasBreakAt(first.placeStart)) return region.start
+  return lane.sourceOf(first.placeStart - 1)
 }
 
 /**

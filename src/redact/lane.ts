@@ -1,26 +1,15 @@
-import { bytesOf, codeOf, EscapeReader, incomplete, opensEscape, sizeOf } from './escapes.ts'
+import { bytesOf, codeOf, EscapeReader, incomplete, opensEscape, readPlain, sizeOf } from './escapes.ts'
+import { fold, folded, foldedPairs } from './folding.ts'
 
 const nul = 0x00
 const lineFeed = 0x0a
 const carriageReturn = 0x0d
 
+/** Numbers kept for each escape in `Lane.escapes`. */
+export const escapeFields = 4
+
 /** Characters that must stand before a line end within a match, so that a finished line is not held back. */
 export const beforeBreak = 4
-
-/**
- * Bytes as the matcher sees them: `+`, `-` and space are one (form encoding, base64url), `_` and `/` another. 0 marks the
- * bytes that need care. What was folded is compared exactly once a match is found.
- */
-export const folded: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => {
-  if (byte === nul || byte === lineFeed || byte === carriageReturn || opensEscape(byte)) return 0
-  return fold(byte)
-})
-
-/** The folded form of a decoded byte. */
-export function fold(byte: number): number {
-  if (byte === 0x2b || byte === 0x2d) return 0x20
-  return byte === 0x5f ? 0x2f : byte
-}
 
 /**
  * A piece of source as one stream of decoded, folded bytes with a map back: escapes read, NUL (UTF-16) and line ends
@@ -37,8 +26,8 @@ export class Lane {
   /** Places in `text` before which a line end was left out. */
   breaks = new Int32Array(16)
   breakCount = 0
-  /** Escapes of more than one byte: place in `text`, offset and size in the source. */
-  escapes = new Int32Array(48)
+  /** Escapes of more than one byte: place in `text`, offset and size in the source, place behind it in `text`. */
+  escapes = new Int32Array(64)
   escapeCount = 0
   #source: Uint8Array = new Uint8Array(0)
   #reader = new EscapeReader()
@@ -52,14 +41,25 @@ export class Lane {
   fill(source: Uint8Array, isFinal: boolean): void {
     this.#reset(source, isFinal)
     const size = source.length
-    const text = this.text
-    const table = folded
+    const input = new DataView(source.buffer, source.byteOffset, size)
+    const output = this.view
     let place = 0
     let at = 0
     while (at < size) {
-      const byte = table[source[at] ?? 0] ?? 0
+      // Four bytes at a time as far as none needs care; the value is the same on machines of either byte order.
+      while (at + 4 <= size) {
+        const word = input.getInt32(at, true)
+        const low = foldedPairs[word & 0xffff] ?? 0
+        const high = foldedPairs[word >>> 16] ?? 0
+        if (low === 0 || high === 0) break
+        output.setInt32(place, low | (high << 16), true)
+        place += 4
+        at += 4
+      }
+      if (at >= size) break
+      const byte = folded[input.getUint8(at)] ?? 0
       if (byte !== 0) {
-        text[place++] = byte
+        output.setUint8(place++, byte)
         at++
         continue
       }
@@ -101,17 +101,24 @@ export class Lane {
       this.#segment(at + 1)
       return at + 1
     }
-    const atom = this.#reader.read(at)
+    const atom = readPlain(this.#source, at) || this.#reader.read(at)
     if (atom === incomplete) return incomplete
     const size = sizeOf(atom)
+    const code = codeOf(atom)
     this.#segment(at)
-    if (size > 1) this.#escape(at, size)
-    for (const decoded of bytesOf(codeOf(atom))) {
-      this.#take(decoded, at)
+    const place = this.length
+    if (code < 0x80) this.#take(code, at)
+    else this.#takeAll(bytesOf(code), at)
+    this.#segment(at + size)
+    if (size > 1) this.#escape(place, at, size)
+    return at + size
+  }
+
+  #takeAll(bytes: readonly number[], at: number): void {
+    for (const byte of bytes) {
+      this.#take(byte, at)
       this.#segment(at)
     }
-    this.#segment(at + size)
-    return at + size
   }
 
   #take(byte: number, at: number): void {
@@ -153,12 +160,13 @@ export class Lane {
     this.#segmentCount++
   }
 
-  #escape(at: number, size: number): void {
-    const base = 3 * this.escapeCount++
-    this.escapes = grown(this.escapes, base + 3)
-    this.escapes[base] = this.length
+  #escape(place: number, at: number, size: number): void {
+    const base = escapeFields * this.escapeCount++
+    this.escapes = grown(this.escapes, base + escapeFields)
+    this.escapes[base] = place
     this.escapes[base + 1] = at
     this.escapes[base + 2] = size
+    this.escapes[base + 3] = this.length
   }
 
   /** Offset in the source of the character at a place of `text`. */
@@ -206,8 +214,8 @@ export class Lane {
   /** Start of the escape of several bytes that ends at an offset of the source; the offset itself if none does. */
   escapeEndingAt(at: number): number {
     for (let i = this.escapeCount - 1; i >= 0; i--) {
-      const start = this.escapes[3 * i + 1] ?? 0
-      const end = start + (this.escapes[3 * i + 2] ?? 0)
+      const start = this.escapes[escapeFields * i + 1] ?? 0
+      const end = start + (this.escapes[escapeFields * i + 2] ?? 0)
       if (end === at) return start
       if (end < at) return at
     }

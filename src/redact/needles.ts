@@ -1,5 +1,6 @@
 import { coreMask } from './core-mask.ts'
-import { fold, Lane } from './lane.ts'
+import { fold } from './folding.ts'
+import { Lane } from './lane.ts'
 
 /** How the value stands in the text: itself, in base64, in hexadecimal. */
 export type Form = 'text' | 'base64' | 'hex'

@@ -1,6 +1,6 @@
 import { findMatches, type Match } from './find.ts'
 import type { Patterns } from './forms.ts'
-import { isOpen, openStart } from './hold.ts'
+import { isOpen, neighbourStart, openStart } from './hold.ts'
 import type { Redactor, Scanner } from './port.ts'
 import { regionsOf, type Region } from './regions.ts'
 import { replacementOf } from './replacement.ts'
@@ -89,8 +89,9 @@ class StreamRedactor implements Redactor {
     for (const region of regions.toReversed()) {
       const mayGrow = region.end > keep || (region.whole === undefined && region.end === keep)
       if (!mayGrow && !region.matches.some((match) => isOpen(match, this.#patterns.lane))) continue
-      keep = Math.min(keep, region.firstMatch)
-      write = Math.min(write, region.start)
+      const neighbour = neighbourStart(region, this.#patterns.lane)
+      keep = Math.min(keep, region.firstMatch, neighbour)
+      write = Math.min(write, region.start, neighbour)
     }
     return { keep, write }
   }

@@ -2,6 +2,7 @@ import { OperatorError } from '../core/errors.ts'
 
 /** Ways in which `octroi env` prints variables. */
 export const envFormats = ['sh', 'json', 'docker', 'mcp'] as const
+/** One of `envFormats`. */
 export type EnvFormat = (typeof envFormats)[number]
 
 /**

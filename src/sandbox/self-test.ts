@@ -151,9 +151,9 @@ function askDns(server: string): Promise<string | undefined> {
     const timer = setTimeout(() => end(undefined), plan.timeoutMs)
     socket.once('message', () => end(`${server} answered`))
     socket.once('error', () => end(undefined))
-    socket.send(query, 53, server, (error) => {
-      if (error !== null) socket.emit('error', error)
-    })
+    // Connected, so that a port on which nobody listens is an error at once.
+    socket.once('connect', () => socket.send(query))
+    socket.connect(53, server)
   })
 }
 

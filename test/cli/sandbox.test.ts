@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { LifecycleAccess } from '../../src/cli/lifecycle-access.ts'
+import { registerGrant } from '../../src/cli/grant.ts'
 import { runProgram } from '../../src/cli/program.ts'
 import type { RemoteBroker } from '../../src/cli/remote.ts'
 import { registerRevoke } from '../../src/cli/revoke.ts'
@@ -31,7 +32,7 @@ function cli(where: 'running' | 'stopped' = 'running') {
       })
     },
   }
-  const groups = [registerSandbox(access), registerRevoke(access)]
+  const groups = [registerSandbox(access), registerRevoke(access), registerGrant(access)]
   return {
     bench,
     calls,
@@ -147,9 +148,26 @@ describe('octroi revoke', () => {
     await run('sandbox', 'create', '--template', 'coder', '--name', 's1')
     await bench.addHandle('s1', 'openai')
     const { out } = await run('revoke', 'sandbox', 's1')
-    expect(out).toMatch(/^revoked sandbox s1 \(paused; 1 placeholders, 1 tokens\)\n/)
+    expect(out).toMatch(/^revoked sandbox s1 \(paused; placeholders: 1, tokens: 1\)\n/)
     const again = await run('revoke', 'credential', 'openai-key', '--json')
     expect(JSON.parse(again.out)).toMatchObject({ kind: 'credential', target: 'openai-key' })
+  })
+
+  it('takes back what can be taken back, and says what to do about the rest', async () => {
+    const { run, bench } = cli()
+    await run('sandbox', 'create', '--template', 'coder', '--name', 's1')
+    const { id } = await bench.addHandle('s1', 'openai')
+    await run('revoke', 'credential', 'openai-key')
+    const undone = await run('revoke', 'credential', 'openai-key', '--undo')
+    expect(undone.out).toBe('reinstated credential openai-key\nOctroi sends it again.')
+    expect((await run('revoke', 'handle', id, '--undo')).err).toContain('`octroi grant` makes a new one')
+    await run('revoke', 'handle', id)
+    const granted = await run('grant', 's1', 'openai')
+    expect(granted.out).toMatch(/^granted openai to s1, handle [0-9a-f]{32}\noctroi env --sandbox s1 prints/)
+    const live = (await bench.lifecycle.show('s1')).handles.filter(({ state }) => state === 'live')
+    expect(granted.out).toContain(live[0]?.id ?? 'none')
+    const again = await run('grant', 's1', 'openai', '--json')
+    expect([again.code, again.err]).toEqual([1, expect.stringContaining('revoke that first')])
   })
 
   it('refuses a kind there is not, and an unknown target without repeating it', async () => {

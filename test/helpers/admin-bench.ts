@@ -79,6 +79,8 @@ export const routes: readonly RouteCase[] = [
   { method: 'POST', url: '/v1/sandboxes/s1/pause', status: 200 },
   { method: 'POST', url: '/v1/sandboxes/s1/resume', status: 200 },
   { method: 'POST', url: '/v1/sandboxes/s1/rotate-token', body: { overlap_ms: 1000 }, status: 200 },
+  { method: 'POST', url: '/v1/sandboxes/s1/grants', body: { access: 'openai' }, status: 200 },
+  { method: 'POST', url: '/v1/sandboxes/s1/runs', body: { exit: 3 }, status: 200 },
   { method: 'POST', url: '/v1/revoke', body: { kind: 'handle', target: ':HANDLE' }, status: 200 },
   { method: 'DELETE', url: '/v1/sandboxes/s1', status: 200 },
 ]

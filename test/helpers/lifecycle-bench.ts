@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { createLifecycle } from '../../src/identity/lifecycle.ts'
 import type { SweepingLifecycle } from '../../src/identity/lifecycle.ts'
 import type { LifecycleConfig, LifecycleEvent } from '../../src/identity/lifecycle-model.ts'
+import type { Access } from '../../src/handles/model.ts'
 import type { Seal } from '../../src/store/port.ts'
 import { manualClock } from './manual-clock.ts'
 import type { ManualClock } from './manual-clock.ts'
@@ -27,15 +28,46 @@ export interface LifecycleBench {
   accepts(sandbox: string, token: string): Promise<boolean>
 }
 
+const limits = {
+  tunnels: undefined,
+  requests: undefined,
+  requestsPerMinute: undefined,
+  bodyBytes: undefined,
+  responseBytes: undefined,
+}
+const block = { allow: [], deny: [], access: ['openai', 'github'], limits }
+
+function accessTo(name: string, credential: string): Access {
+  return {
+    name,
+    credential,
+    destinations: [],
+    slot: { kind: 'header', name: 'authorization', scheme: 'Bearer' },
+    shape: { prefix: 'ph-', length: 40 },
+    env: undefined,
+    foreign: 'refuse',
+  }
+}
+
+/** Two templates, one sandbox in the files, two accesses. */
 export const benchConfig: LifecycleConfig = {
   templates: new Map([
-    ['coder', { tenant: 'web', maxTtlMs: 4 * 3_600_000 }],
-    ['endless', { tenant: 'default', maxTtlMs: undefined }],
+    ['coder', { name: 'coder', tenant: 'web', maxTtlMs: 4 * 3_600_000, ...block }],
+    ['endless', { name: 'endless', tenant: 'default', maxTtlMs: undefined, ...block, access: [] }],
   ]),
-  sandboxes: new Map([['coder-1', {}]]),
+  sandboxes: new Map([
+    [
+      'coder-1',
+      {
+        ...{ name: 'coder-1', template: 'coder', agent: 'agent-7', tenant: 'web' },
+        ...{ identity: [[{ kind: 'token' } as const]], token: 'generated' as const },
+        ...block,
+      },
+    ],
+  ]),
   access: new Map([
-    ['openai', { credential: 'openai-key' }],
-    ['github', { credential: 'github-app' }],
+    ['openai', accessTo('openai', 'openai-key')],
+    ['github', accessTo('github', 'github-app')],
   ]),
   credentials: new Map([
     ['openai-key', { issuer: 'static' }],

@@ -79,3 +79,50 @@ describe('revoke', () => {
     expect(store.writes).toEqual([])
   })
 })
+
+describe('taking back', () => {
+  it('reinstates a credential and a lease, after the event is written', async () => {
+    const bench = lifecycleBench()
+    const targets = [
+      { kind: 'credential', target: 'openai-key' },
+      { kind: 'lease', target: 'static:openai-key:3' },
+    ] as const
+    for (const what of targets) {
+      await bench.lifecycle.revoke(what)
+      bench.auditDown = true
+      await expect(bench.lifecycle.revoke({ ...what, undo: true })).rejects.toThrow('not done')
+      expect(await bench.store.meta(`revoked:${what.kind}:${what.target}`)).toBeDefined()
+      bench.auditDown = false
+      expect((await bench.lifecycle.revoke({ ...what, undo: true })).upstream).toBe('Octroi sends it again.')
+      expect(await bench.store.meta(`revoked:${what.kind}:${what.target}`)).toBeUndefined()
+      expect(bench.events.at(-1)?.action).toBe('reinstate')
+    }
+  })
+
+  it('grants a new placeholder in place of a revoked one; the old one stays dead', async () => {
+    const bench = lifecycleBench()
+    await bench.lifecycle.create({ template: 'coder', name: 's1' })
+    const old = await bench.addHandle('s1', 'openai')
+    await expect(bench.lifecycle.grant({ sandbox: 's1', access: 'openai' })).rejects.toMatchObject({
+      fault: 'conflict',
+    })
+    await bench.lifecycle.revoke({ kind: 'handle', target: old.id })
+    await bench.lifecycle.grant({ sandbox: 's1', access: 'openai' })
+    const [first, second] = await bench.store.handles()
+    expect(first).toMatchObject({ id: old.id, revokedAt: bench.clock.now() })
+    expect(second).toMatchObject({ access: 'openai', sandbox: 's1', revokedAt: undefined })
+    expect(second?.placeholder).toMatch(/^ph-octroi[0-9A-Za-z]{31}$/)
+    expect(bench.events.at(-1)).toMatchObject({ action: 'grant', access: 'openai', handle: second?.id })
+  })
+
+  it('grants nothing above the ceiling of the files, and nothing without an event', async () => {
+    const bench = lifecycleBench()
+    await bench.lifecycle.create({ template: 'endless', name: 's1' })
+    const above = bench.lifecycle.grant({ sandbox: 's1', access: 'openai' })
+    await expect(above).rejects.toMatchObject({ fault: 'refused' })
+    await bench.addConfigSandbox()
+    bench.auditDown = true
+    await expect(bench.lifecycle.grant({ sandbox: 'coder-1', access: 'openai' })).rejects.toThrow('not done')
+    expect(await bench.store.handles()).toEqual([])
+  })
+})

@@ -259,10 +259,19 @@ describe.skipIf(!hasBubblewrap)('launch (skipped without a bubblewrap that may m
   })
 
   it('leaves nothing behind in the folder for temporary files', async () => {
-    const before = (await readdir(tmpdir())).filter((name) => name.startsWith('octroi-run-'))
-    await shell('true')
-    const after = (await readdir(tmpdir())).filter((name) => name.startsWith('octroi-run-'))
-    expect(after).toEqual(before)
+    const before = process.env['TMPDIR']
+    const temporary = join(folder, 'temporary')
+    await mkdir(temporary)
+    process.env['TMPDIR'] = temporary
+    try {
+      const launched = await launch(options('sleep', ['0.1']))
+      expect(await readdir(temporary)).toHaveLength(1)
+      await launched.exit
+      expect(await readdir(temporary)).toEqual([])
+    } finally {
+      if (before === undefined) delete process.env['TMPDIR']
+      else process.env['TMPDIR'] = before
+    }
   })
 
   it.each([

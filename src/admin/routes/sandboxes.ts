@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { AdminDeps } from '../deps.ts'
-import { createBody, noBody, readBody, rotateBody } from '../wire.ts'
+import { createBody, grantBody, noBody, readBody, rotateBody, runBody } from '../wire.ts'
 
 interface Named {
   Params: { name: string }
@@ -39,6 +39,17 @@ export function sandboxRoutes(app: FastifyInstance, deps: AdminDeps): void {
   app.post<Named>('/v1/sandboxes/:name/rotate-token', (request) => {
     const body = readBody(rotateBody, request.body)
     return lifecycle.rotateToken(request.params.name, body?.overlap_ms)
+  })
+
+  app.post<Named>('/v1/sandboxes/:name/grants', (request) => {
+    const { access } = readBody(grantBody, request.body)
+    return lifecycle.grant({ sandbox: request.params.name, access })
+  })
+
+  app.post<Named>('/v1/sandboxes/:name/runs', async (request) => {
+    const { exit } = readBody(runBody, request.body)
+    await lifecycle.runEnded({ sandbox: request.params.name, exit })
+    return { ok: true }
   })
 
   app.post<Named>('/v1/sandboxes/:name/socket', async (request) => {

@@ -1,0 +1,169 @@
+import type { AdminDeps, BrokerStatus, Part } from '../admin/deps.ts'
+import type { CredentialBroker } from '../broker/broker.ts'
+import { formatProblem } from '../config/problem.ts'
+import { watchConfig } from '../config/watch.ts'
+import type { Clock } from '../core/clock.ts'
+import { OperatorError } from '../core/errors.ts'
+import type { Holder } from '../identity/holder.ts'
+import type { SweepingLifecycle } from '../identity/lifecycle.ts'
+import type { Logger } from '../logger.ts'
+import type { Listener } from '../proxy/listener.ts'
+import { brokerInput } from './credentials.ts'
+import type { Foundation } from './foundation.ts'
+import type { RunningPlane } from './plane.ts'
+import type { SandboxSockets } from './sandbox-sockets.ts'
+
+/** How often expired sandboxes and tokens are looked for, `ms`. */
+const sweepMs = 1_000
+const drainPollMs = 50
+
+/** One open listener, as it is announced. */
+export interface NamedListener {
+  readonly name: string
+  readonly address: string
+}
+
+export interface ControlParts {
+  readonly clock: Clock
+  readonly log: Logger
+  readonly foundation: Foundation
+  readonly holder: Holder
+  readonly broker: CredentialBroker
+  readonly running: RunningPlane
+  readonly lifecycle: SweepingLifecycle
+  readonly sockets: SandboxSockets
+  /** Makes resolver and trust anew from the configuration in force. */
+  readonly renewReach: () => Promise<void>
+  readonly listeners: readonly Listener[]
+  readonly named: readonly NamedListener[]
+  /** What undoes each step of the start, first step first. */
+  readonly closers: (() => Promise<void> | void)[]
+}
+
+/** What can be done to a running broker: reload, sweep, tell how it is, stop. */
+export class Control {
+  readonly #parts: ControlParts
+  readonly #startedAt: number
+  #unwatch: (() => void) | undefined
+  #stopping: Promise<void> | undefined
+  #isHurried = false
+
+  constructor(parts: ControlParts) {
+    this.#parts = parts
+    this.#startedAt = parts.clock.now()
+  }
+
+  /** Reads the files anew, all or nothing; an `OperatorError` lists the problems and the old policy stays. */
+  async reload(): Promise<{ policy: string }> {
+    const { holder, broker, renewReach, log } = this.#parts
+    const before = JSON.stringify(holder.config().listen)
+    const reloaded = await holder.reload()
+    if (!reloaded.ok) {
+      const lines = reloaded.problems.map(formatProblem)
+      throw new OperatorError(['the configuration has problems; the old one stays in force', ...lines].join('\n'))
+    }
+    await renewReach()
+    await broker.configure(brokerInput(holder.config(), holder.current()))
+    if (JSON.stringify(holder.config().listen) !== before) log.warn({}, 'a changed `listen` takes effect at the next start')
+    if (this.#unwatch !== undefined) this.watch()
+    log.info({ policy: reloaded.hash }, 'the configuration was reloaded')
+    return { policy: reloaded.hash }
+  }
+
+  /** Reloads when a file changes; what is wrong with it is said, and the old policy stays. */
+  watch(): void {
+    const { holder, log, clock } = this.#parts
+    this.#unwatch?.()
+    this.#unwatch = watchConfig({
+      config: holder.config(),
+      clock,
+      onChange: () => {
+        this.reload().catch((error: unknown) => {
+          log.error({}, error instanceof OperatorError ? error.message : `reload failed: ${String(error)}`)
+        })
+      },
+      onError: (folder) => log.warn({ folder }, 'this folder cannot be watched; send SIGHUP after a change'),
+    })
+  }
+
+  /** Ends what has expired, every second; the returned function stops it. */
+  sweep(): () => void {
+    const { lifecycle, clock, log } = this.#parts
+    let cancel = (): void => undefined
+    const again = (): void => {
+      cancel = clock.after(sweepMs, () => {
+        lifecycle
+          .expire()
+          .catch((error: unknown) => log.error({ err: error }, 'expired sandboxes could not be ended; tried again'))
+          .finally(again)
+      })
+    }
+    again()
+    return () => cancel()
+  }
+
+  /** Parts that do not work now; empty means ready. */
+  async notReady(): Promise<readonly Part[]> {
+    const { foundation, holder, listeners, running } = this.#parts
+    const parts: Part[] = []
+    const isStoreUp = await foundation.store.meta('ready').then(
+      () => true,
+      () => false,
+    )
+    if (!isStoreUp) parts.push('store')
+    if (this.#parts.clock.now() >= foundation.authority.notAfter) parts.push('ca')
+    if (holder.current().hash === '') parts.push('policy')
+    if (listeners.length === 0 || !running.plane.isReady()) parts.push('listeners')
+    if (foundation.events.state !== 'ok') parts.push('audit')
+    return parts
+  }
+
+  status(): BrokerStatus {
+    const { holder, foundation, named } = this.#parts
+    return {
+      policy: holder.current().hash,
+      sandboxes: holder.current().sandboxes.size,
+      listeners: named,
+      audit: foundation.events.state,
+      started_at: new Date(this.#startedAt).toISOString(),
+    }
+  }
+
+  /** What the admin API asks of the broker. */
+  adminDeps(random: (bytes: number) => Uint8Array): AdminDeps {
+    const { clock, log, lifecycle, broker, sockets } = this.#parts
+    return {
+      clock,
+      random,
+      log,
+      lifecycle,
+      status: () => this.status(),
+      notReady: () => this.notReady(),
+      reload: () => this.reload(),
+      secretsChanged: () => broker.refresh(),
+      openSandboxSocket: (sandbox) => sockets.open(sandbox),
+    }
+  }
+
+  /** Drains what is in flight, then closes everything; a second call ends what still drains. */
+  stop(): Promise<void> {
+    if (this.#stopping !== undefined) this.#isHurried = true
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  async #stop(): Promise<void> {
+    const { running, listeners, sockets, closers, clock } = this.#parts
+    this.#unwatch?.()
+    running.setReady(false)
+    const all = [...listeners, ...sockets.listeners]
+    const closed = all.map((listener) => listener.close())
+    const end = clock.monotonic() + running.plane.limits.drainMs
+    while (running.plane.live.size > 0 && clock.monotonic() < end && !this.#isHurried) {
+      await new Promise<void>((resolve) => setTimeout(resolve, drainPollMs))
+    }
+    for (const listener of all) listener.destroy()
+    await Promise.all(closed)
+    for (const close of closers.toReversed()) await close()
+  }
+}
