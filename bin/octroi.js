@@ -16,11 +16,13 @@ if (!existsSync(main)) {
 const node = nodeToUse({ exact: false })
 if (node === undefined) {
   silenceExperimentalWarnings()
+  await import('./compile-cache.js')
   await import(pathToFileURL(main).href)
 } else {
   process.exitCode = await runNode(node, [
     '--disable-warning=ExperimentalWarning',
     ...process.execArgv,
+    `--import=${new URL('compile-cache.js', import.meta.url).href}`,
     main,
     ...process.argv.slice(2),
   ])

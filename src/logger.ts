@@ -3,8 +3,10 @@ import { pino, stdTimeFunctions, type DestinationStream, type Logger as PinoLogg
 /** The operator's log. Parts take it as an argument and never import this file; only the composition root makes one. */
 export type Logger = PinoLogger
 
+/** From which severity on lines are written. */
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'silent'
 
+/** How the log is written; every field has a default. */
 export interface LoggerOptions {
   /** Default `info`. */
   readonly level?: LogLevel

@@ -44,6 +44,7 @@ function writeNew(path: string, text: string): void {
   }
 }
 
+/** What became of an `Authorization` value; `throttled` is a wrong token too many. */
 export type Judged = 'ok' | 'missing' | 'wrong' | 'throttled'
 
 /** Judges an `Authorization` value from one peer address. */

@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import { revokeKinds } from '../identity/lifecycle-model.ts'
 
-/** Bodies that the API takes; strict, so that a misspelt field is an error and not silence. */
+// Bodies that the API takes are strict, so that a misspelt field is an error and not silence.
+
+/** Body of `POST /v1/sandboxes`. */
 export const createBody = z.strictObject({
   template: z.string().max(128),
   name: z.string().max(128).optional(),
@@ -9,17 +11,23 @@ export const createBody = z.strictObject({
   run: z.string().max(256).optional(),
   ttl_ms: z.int().optional(),
 })
+/** Body of `…/rotate-token`; none means the usual overlap. */
 export const rotateBody = z.strictObject({ overlap_ms: z.int().optional() }).optional()
+/** Body of `POST /v1/revoke`. */
 export const revokeBody = z.strictObject({
   kind: z.enum(revokeKinds),
   target: z.string().min(1).max(1024),
   undo: z.boolean().optional(),
 })
+/** Body of `…/grants`. */
 export const grantBody = z.strictObject({ access: z.string().max(128) })
+/** Body of `…/runs`. */
 export const runBody = z.strictObject({ exit: z.int().min(0).max(255) })
+/** For routes that take nothing: no body, or `{}`. */
 export const noBody = z.strictObject({}).optional()
 
-/** Answers that the API gives, as the command line reads them; fields of a newer broker are passed over. */
+// Answers, as the command line reads them: fields of a newer broker are passed over.
+
 const handleReport = z.object({
   id: z.string(),
   access: z.string(),
@@ -27,6 +35,7 @@ const handleReport = z.object({
   created_at: z.string(),
   expires_at: z.string().optional(),
 })
+/** One sandbox. */
 export const sandboxReport = z.object({
   name: z.string(),
   id: z.string(),
@@ -42,9 +51,13 @@ export const sandboxReport = z.object({
   tokens: z.int(),
   handles: z.array(handleReport),
 })
+/** Answer of `GET /v1/sandboxes`. */
 export const sandboxList = z.object({ sandboxes: z.array(sandboxReport) })
+/** Answer of create, with the token. */
 export const created = z.object({ sandbox: sandboxReport, token: z.string() })
+/** Answer of rotate-token, with the token. */
 export const rotated = z.object({ sandbox: sandboxReport, token: z.string(), old_valid_until: z.string() })
+/** Answer of `POST /v1/revoke`. */
 export const revoked = z.object({
   kind: z.enum(revokeKinds),
   target: z.string(),
@@ -52,10 +65,15 @@ export const revoked = z.object({
   tokens: z.int(),
   upstream: z.string(),
 })
+/** Answer of `DELETE /v1/sandboxes/NAME`. */
 export const destroyed = z.object({ destroyed: z.string() })
+/** Answer of `…/socket`. */
 export const socketOpened = z.object({ path: z.string() })
+/** Answer of `POST /v1/reload`. */
 export const reloaded = z.object({ policy: z.string() })
+/** Answer of what has nothing to tell. */
 export const acknowledged = z.object({ ok: z.literal(true) })
+/** Answer of `GET /v1/status`. */
 export const brokerStatus = z.object({
   policy: z.string(),
   sandboxes: z.int(),
@@ -65,9 +83,10 @@ export const brokerStatus = z.object({
   ready: z.boolean(),
   not_ready: z.array(z.string()),
 })
+/** Body of every answer that is not a success; `id` only for failures of our own. */
 export const failure = z.object({ error: z.string(), message: z.string(), id: z.string().optional() })
 
-/** What went wrong, as the body of every answer that is not a success. */
+/** What went wrong. */
 export type Failure = z.infer<typeof failure>
 
 /** A body that does not fit; the message names fields and what they take, never what was sent. */

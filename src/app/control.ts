@@ -159,7 +159,7 @@ export class Control {
     const all = [...listeners, ...sockets.listeners]
     const closed = all.map((listener) => listener.close())
     const end = clock.monotonic() + running.plane.limits.drainMs
-    while (running.plane.live.size > 0 && clock.monotonic() < end && !this.#isHurried) {
+    while (running.plane.live.busy > 0 && clock.monotonic() < end && !this.#isHurried) {
       await new Promise<void>((resolve) => setTimeout(resolve, drainPollMs))
     }
     for (const listener of all) listener.destroy()

@@ -18,6 +18,7 @@ export interface ChainHead {
   readonly hash: string
 }
 
+/** What a check of the chain found. */
 export type ChainVerdict =
   | { readonly ok: true; readonly head: ChainHead; readonly events: number }
   | { readonly ok: false; readonly seq: number; readonly problem: string }
@@ -40,7 +41,15 @@ export function canonicalBody(seq: number, event: AuditEvent): string {
     const value = event[field]
     if (value !== undefined && value !== null) text += `,"${field}":${JSON.stringify(value)}`
   }
-  return `${text}}`
+  return plainJson(`${text}}`)
+}
+
+// What JSON leaves as it is and a terminal or a viewer acts on: DEL and C1 controls, and characters that hide or turn text.
+const acting = /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g
+
+/** The same JSON value in a text that steers no terminal: what `JSON.stringify` leaves raw is escaped as well. */
+export function plainJson(text: string): string {
+  return text.replace(acting, (found) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 /** The event as the next link after the one whose hash is `prev`. */
@@ -55,7 +64,10 @@ export function linkLine(prev: string, link: Link): string {
 }
 
 /** Checks rows in the order they come against the place in the chain they must follow; names the first bad one. */
-export function verifyChain(rows: Iterable<Link>, start: ChainHead = { seq: 0, hash: genesis }): ChainVerdict {
+export function verifyChain(
+  rows: Iterable<Link>,
+  start: ChainHead = { seq: 0, hash: genesis },
+): ChainVerdict {
   let { seq, hash } = start
   for (const row of rows) {
     const expected = seq + 1
@@ -64,7 +76,11 @@ export function verifyChain(rows: Iterable<Link>, start: ChainHead = { seq: 0, h
       return { ok: false, seq: expected, problem: `event ${expected} says it is another one` }
     }
     if (linkHash(hash, row.body) !== row.hash) {
-      return { ok: false, seq: expected, problem: `event ${expected} does not match its hash or the event before it` }
+      return {
+        ok: false,
+        seq: expected,
+        problem: `event ${expected} does not match its hash or the event before it`,
+      }
     }
     seq = expected
     hash = row.hash
@@ -73,19 +89,20 @@ export function verifyChain(rows: Iterable<Link>, start: ChainHead = { seq: 0, h
 }
 
 function linkHash(prev: string, body: string): string {
-  return createHash('sha256').update(`${body.slice(0, -1)},"prev":"${prev}"}`).digest('hex')
+  return createHash('sha256')
+    .update(`${body.slice(0, -1)},"prev":"${prev}"}`)
+    .digest('hex')
 }
 
 function gap(expected: number, found: number): string {
   if (found < expected) return `event ${found} comes after event ${expected - 1}`
-  return found === expected + 1 ? `event ${expected} is missing` : `events ${expected} to ${found - 1} are missing`
+  return found === expected + 1
+    ? `event ${expected} is missing`
+    : `events ${expected} to ${found - 1} are missing`
 }
 
+/** Read from the place where a canonical text has it; a text of another form is not one that was written here. */
 function seqOf(body: string): number | undefined {
-  try {
-    const value: unknown = JSON.parse(body)
-    return typeof value === 'object' && value !== null && 'seq' in value ? Number(value.seq) : undefined
-  } catch {
-    return undefined
-  }
+  const found = /^\{"v":1,"id":"(?:[^"\\]|\\.)*","seq":(\d+)[,}]/.exec(body)
+  return found === null ? undefined : Number(found[1])
 }

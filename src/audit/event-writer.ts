@@ -39,7 +39,10 @@ export class EventWriter {
     this.#getHead = database.prepare('SELECT seq, hash FROM chain')
     this.#opened = database.prepare('INSERT OR IGNORE INTO open_decisions VALUES (?)')
     this.#closed = database.prepare('DELETE FROM open_decisions WHERE id = ?')
-    this.#orphans = database.prepare('SELECT id FROM open_decisions').all().map((row) => String(row['id']))
+    this.#orphans = database
+      .prepare('SELECT id FROM open_decisions')
+      .all()
+      .map((row) => String(row['id']))
     this.#head = this.#readHead()
   }
 
@@ -69,7 +72,8 @@ export class EventWriter {
 
   /** Deletes at most a thousand of the oldest events that are past a bound; returns how many. */
   retain(retention: Retention, now: number): number {
-    const { base_seq: base, seq: last } = this.#database.prepare('SELECT base_seq, seq FROM chain').get() ?? {}
+    const { base_seq: base, seq: last } =
+      this.#database.prepare('SELECT base_seq, seq FROM chain').get() ?? {}
     const [first, head] = [Number(base) + 1, Number(last)]
     const end = Math.min(first + rowsPerDeletion - 1, head)
     const isOver = this.#usedBytes() > retention.maxBytes

@@ -6,7 +6,8 @@ export interface AuditEvent {
   readonly id: string
   /** `ms` since the epoch. */
   readonly ts: number
-  readonly kind: 'exchange' | 'decision' | 'outcome' | 'dns' | 'run' | 'credential' | 'approval' | 'admin' | 'alert'
+  readonly kind:
+    'exchange' | 'decision' | 'outcome' | 'dns' | 'run' | 'credential' | 'approval' | 'admin' | 'alert'
   readonly tenant?: string | undefined
   readonly agent?: string | undefined
   readonly sandbox?: string | undefined
@@ -39,8 +40,10 @@ export interface AuditEvent {
   readonly bytes_down?: number | undefined
   readonly duration_ms?: number | undefined
   readonly redactions?: number | undefined
-  readonly registry?: { ecosystem: string; package?: string; version?: string; integrity?: string } | undefined
-  readonly tls?: { mode: 'terminate' | 'splice' | 'opaque' | 'none'; version?: string; alpn?: string } | undefined
+  readonly registry?:
+    { ecosystem: string; package?: string; version?: string; integrity?: string } | undefined
+  readonly tls?:
+    { mode: 'terminate' | 'splice' | 'opaque' | 'none'; version?: string; alpn?: string } | undefined
   readonly exit?: number | undefined
   readonly artifacts?: readonly string[] | undefined
   readonly end?: 'complete' | 'client_gone' | 'upstream_failed' | 'revoked' | 'lost' | undefined

@@ -7,7 +7,7 @@ import { readEvents } from './events-database.ts'
 export { domainsOf } from './domains.ts'
 export { exportHead, verifyEvents } from './verify.ts'
 
-/** A folded refusal is written at most this long after the first one that it counts, `ms`. */
+/** An event counts refusals of this long after its own time, `ms`. */
 const foldedWithinMs = 10_000
 
 /** What to look for; absent keys match everything. */
@@ -41,7 +41,14 @@ export interface LoggedEvent extends AuditEvent {
 
 /** Events that match, oldest first. */
 export function queryEvents(folder: string, filter: EventFilter): LoggedEvent[] {
-  return readEvents(folder, (database) => linesOf(database, filter))
+  return readEvents(folder, (database) => [...linesOf(database, filter)])
+}
+
+/** Shows events that match one by one, oldest first, however many there are. */
+export function visitEvents(folder: string, filter: EventFilter, visit: (event: LoggedEvent) => void): void {
+  readEvents(folder, (database) => {
+    for (const event of linesOf(database, filter)) visit(event)
+  })
 }
 
 /**
@@ -58,24 +65,30 @@ export function followEvents(
   }))
 }
 
-function linesOf(database: DatabaseSync, filter: EventFilter): LoggedEvent[] {
+function* linesOf(database: DatabaseSync, filter: EventFilter): Generator<LoggedEvent> {
   const { sql, values } = condition(filter)
-  const newest = filter.limit === undefined ? '' : ` LIMIT ${Math.max(0, Math.floor(filter.limit))}`
-  const rows = database.prepare(`SELECT e.seq, e.body FROM events e WHERE ${sql} ORDER BY e.seq DESC${newest}`)
+  const limit = filter.limit === undefined ? -1 : Math.max(0, Math.floor(filter.limit))
+  const newest = `SELECT e.seq AS seq, e.body AS body FROM events e WHERE ${sql} ORDER BY e.seq DESC LIMIT ?`
+  // Without a limit the rows are walked as they lie, not sorted first.
+  const rows = database.prepare(
+    limit < 0
+      ? `SELECT e.seq AS seq, e.body AS body FROM events e WHERE ${sql} ORDER BY e.seq`
+      : `SELECT seq, body FROM (${newest}) ORDER BY seq`,
+  )
   const outcome = database.prepare("SELECT seq, body FROM events WHERE id = ? AND kind = 'outcome' LIMIT 1")
-  return rows
-    .all(...values)
-    .reverse()
-    .map((row) => {
-      const event = parse(row)
-      if (event.kind !== 'decision') return event
-      const end = outcome.get(event.id)
-      return end === undefined ? { ...event, isOpen: true as const } : join(event, parse(end))
-    })
+  for (const row of rows.iterate(...values, ...(limit < 0 ? [] : [limit]))) {
+    const event = parse(row)
+    const end = event.kind === 'decision' ? outcome.get(event.id) : undefined
+    if (event.kind !== 'decision') yield event
+    else yield end === undefined ? { ...event, isOpen: true } : join(event, parse(end))
+  }
 }
 
 /** For a follower: outcomes whose decision it has already been shown. */
-function lateOutcomes(database: DatabaseSync, filter: EventFilter & { readonly afterSeq: number }): LoggedEvent[] {
+function lateOutcomes(
+  database: DatabaseSync,
+  filter: EventFilter & { readonly afterSeq: number },
+): LoggedEvent[] {
   const after = filter.afterSeq
   const { sql, values } = condition({ ...filter, afterSeq: undefined })
   return database
@@ -88,25 +101,27 @@ function lateOutcomes(database: DatabaseSync, filter: EventFilter & { readonly a
     .map((row) => join(parse(row), parse({ seq: row['end_seq'], body: row['end'] })))
 }
 
-/** Lines as they are chained, with `prev` and `hash`, oldest first: for export to another place. */
-export function rawLines(folder: string, filter: EventFilter): string[] {
-  return readEvents(folder, (database) => {
+/** Shows lines as they are chained, with `prev` and `hash`, oldest first: for export to another place. */
+export function visitRawLines(folder: string, filter: EventFilter, visit: (line: string) => void): void {
+  readEvents(folder, (database) => {
     const { sql, values } = condition(filter, true)
     const rows = database.prepare(
       `SELECT e.seq, e.body, lower(hex(e.hash)) AS hash, coalesce(
          (SELECT lower(hex(p.hash)) FROM events p WHERE p.seq = e.seq - 1), (SELECT base_hash FROM chain)) AS prev
        FROM events e WHERE ${sql} ORDER BY e.seq`,
     )
-    return rows
-      .all(...values)
-      .map((row) =>
-        linkLine(String(row['prev']), {
-          seq: Number(row['seq']),
-          body: String(row['body']),
-          hash: String(row['hash']),
-        }),
-      )
+    for (const row of rows.iterate(...values)) {
+      const link = { seq: Number(row['seq']), body: String(row['body']), hash: String(row['hash']) }
+      visit(linkLine(String(row['prev']), link))
+    }
   })
+}
+
+/** See `visitRawLines`; all at once. */
+export function rawLines(folder: string, filter: EventFilter): string[] {
+  const lines: string[] = []
+  visitRawLines(folder, filter, (line) => lines.push(line))
+  return lines
 }
 
 /** The rows of one exchange by its id or the beginning of it, joined; empty when there is none, several when it is short. */
@@ -138,14 +153,16 @@ export function countedNear(folder: string, id: string): LoggedEvent[] {
         `SELECT seq, body FROM events WHERE ts BETWEEN ? AND ? AND json_extract(body, '$.count') > 1
          ORDER BY seq LIMIT 5`,
       )
-      .all(made - foldedWithinMs, made)
+      .all(made - foldedWithinMs, made + 1_000)
       .map(parse),
   )
 }
 
 /** The policy that an event's `policy` names, as it was recorded when it came into force. */
 export function policyText(folder: string, hash: string): string | undefined {
-  const row = readEvents(folder, (database) => database.prepare('SELECT text FROM policies WHERE hash = ?').get(hash))
+  const row = readEvents(folder, (database) =>
+    database.prepare('SELECT text FROM policies WHERE hash = ?').get(hash),
+  )
   return row === undefined ? undefined : String(row['text'])
 }
 

@@ -29,67 +29,80 @@ interface Watched {
 
 /** Watches what goes to `sink`; time is the clock's monotonic one. */
 export function createAggregator(sink: AuditSink, clock: Clock): RefusalAggregator {
-  const watched = new Map<string, Watched>()
-  let cancel: (() => void) | undefined
-  let isClosed = false
+  return new Aggregator(sink, clock)
+}
+
+class Aggregator implements RefusalAggregator {
+  readonly #sink: AuditSink
+  readonly #clock: Clock
+  readonly #watched = new Map<string, Watched>()
+  #cancel: (() => void) | undefined
+  #isClosed = false
+
+  constructor(sink: AuditSink, clock: Clock) {
+    this.#sink = sink
+    this.#clock = clock
+  }
+
+  refused(event: AuditEvent, source: string): string | undefined {
+    const now = this.#clock.monotonic()
+    const entry = this.#watch(keyOf(event, source), now)
+    if (entry === undefined) return undefined
+    if (now - entry.windowStart >= windowMs && entry.folded === undefined) {
+      entry.windowStart = now
+      entry.inWindow = 0
+    }
+    if (!this.#isClosed) this.#cancel ??= this.#clock.after(foldEveryMs, () => this.#writeAll())
+    if (entry.inWindow < burst) {
+      if (!this.#sink.append(event)) return undefined
+      entry.inWindow += 1
+      return event.id
+    }
+    // A sink without room refuses these too, or a flood would hide behind a count that is never written.
+    if (this.#sink.state === 'full') return undefined
+    entry.folded = entry.folded === undefined ? event : fold(entry.folded, event)
+    const { id } = entry.folded
+    if (this.#isClosed) this.#write(entry)
+    return id
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#cancel?.()
+    this.#writeAll()
+  }
+
+  #writeAll(): void {
+    this.#cancel = undefined
+    const now = this.#clock.monotonic()
+    for (const [key, entry] of this.#watched) {
+      if (this.#write(entry) && now - entry.windowStart >= foldEveryMs) this.#watched.delete(key)
+    }
+    if (this.#watched.size > 0 && !this.#isClosed) {
+      this.#cancel = this.#clock.after(foldEveryMs, () => this.#writeAll())
+    }
+  }
 
   /** `false` when the sink has no room; the count then stays and is tried again. */
-  function write(entry: Watched): boolean {
+  #write(entry: Watched): boolean {
     if (entry.folded === undefined) return true
-    if (!sink.append(entry.folded)) return false
+    if (!this.#sink.append(entry.folded)) return false
     entry.folded = undefined
     return true
   }
 
-  function foldAll(): void {
-    cancel = undefined
-    const now = clock.monotonic()
-    for (const [key, entry] of watched) {
-      if (write(entry) && now - entry.windowStart >= foldEveryMs) watched.delete(key)
+  /** The entry of a refusal, now the one seen last; `undefined` when no room can be made for it. */
+  #watch(key: string, now: number): Watched | undefined {
+    const found = this.#watched.get(key)
+    if (found !== undefined) this.#watched.delete(key)
+    else if (this.#watched.size >= maxWatched) {
+      const [oldest] = this.#watched
+      if (oldest !== undefined && !this.#write(oldest[1])) return undefined
+      if (oldest !== undefined) this.#watched.delete(oldest[0])
     }
-    if (watched.size > 0 && !isClosed) cancel = clock.after(foldEveryMs, foldAll)
-  }
-
-  function watch(key: string, now: number): Watched | undefined {
-    let entry = watched.get(key)
-    if (entry === undefined) {
-      entry = { windowStart: now, inWindow: 0, folded: undefined }
-      if (watched.size >= maxWatched) {
-        const [oldest] = watched
-        if (oldest !== undefined && !write(oldest[1])) return undefined
-        if (oldest !== undefined) watched.delete(oldest[0])
-      }
-    } else watched.delete(key)
-    watched.set(key, entry)
+    const entry = found ?? { windowStart: now, inWindow: 0, folded: undefined }
+    this.#watched.set(key, entry)
     return entry
-  }
-
-  return {
-    refused(event, source) {
-      const now = clock.monotonic()
-      const entry = watch(keyOf(event, source), now)
-      if (entry === undefined) return undefined
-      if (now - entry.windowStart >= windowMs && entry.folded === undefined) {
-        entry.windowStart = now
-        entry.inWindow = 0
-      }
-      if (!isClosed) cancel ??= clock.after(foldEveryMs, foldAll)
-      if (entry.inWindow < burst) {
-        if (!sink.append(event)) return undefined
-        entry.inWindow += 1
-        return event.id
-      }
-      // A sink without room refuses these too, or a flood would hide behind a count that is never written.
-      if (sink.state === 'full') return undefined
-      entry.folded = entry.folded === undefined ? event : fold(entry.folded, event)
-      if (isClosed) write(entry)
-      return entry.folded?.id ?? event.id
-    },
-    close() {
-      isClosed = true
-      cancel?.()
-      foldAll()
-    },
   }
 }
 
@@ -100,7 +113,8 @@ function keyOf(event: AuditEvent, source: string): string {
 
 /** One event for both; what differs between them is left out, since it would be true of some only. */
 function fold(folded: AuditEvent, next: AuditEvent): AuditEvent {
-  const sum = (a?: number, b?: number) => (a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0))
+  const sum = (a?: number, b?: number) =>
+    a === undefined && b === undefined ? undefined : (a ?? 0) + (b ?? 0)
   return {
     ...folded,
     path: folded.path === next.path ? folded.path : undefined,

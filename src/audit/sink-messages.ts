@@ -16,6 +16,7 @@ export type WorkerRequest =
   | { readonly call: number; readonly op: 'orphans' }
   | { readonly call: number; readonly op: 'close' }
 
+/** What the worker says: replies, and news of its own. */
 export type WorkerReply =
   /** `value` is the number of orphans closed, else 0; `seq` is the chain's head. */
   | { readonly call: number; readonly ok: true; readonly value: number; readonly seq: number }

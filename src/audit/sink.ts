@@ -2,9 +2,9 @@ import { systemClock } from '../core/clock.ts'
 import type { Clock } from '../core/clock.ts'
 import { OperatorError, Refusal } from '../core/errors.ts'
 import { createEventIds } from './event-id.ts'
-import type { AuditEvent, AuditSink } from './event.ts'
-import type { Retention } from './event-writer.ts'
-import type { SyncMode } from './events-database.ts'
+import type { AuditEvent } from './event.ts'
+import { defaultRetention } from './event-log.ts'
+import type { EventLog, EventLogOptions } from './event-log.ts'
 import { startWriterThread } from './writer-thread.ts'
 import type { WriterThread } from './writer-thread.ts'
 
@@ -21,39 +21,14 @@ const retryEveryMs = 500
 const closeWithinMs = 5_000
 const walWarningEveryMs = 3_600_000
 
-/** What is kept unless the configuration says otherwise. */
-export const defaultRetention: Retention = {
-  retentionMs: 90 * 86_400_000,
-  maxEvents: 1_000_000,
-  maxBytes: 1024 * 1024 * 1024,
-}
-
-/** How to open the event log of a state folder. */
-export interface EventLogOptions {
-  readonly folder: string
-  /** Default `full`. */
-  readonly sync?: SyncMode
-  /** Default 90 days, a million events, 1 GiB; `Infinity` is no bound. */
-  readonly retention?: Retention
-  readonly clock?: Clock
-  /** A sentence for the operator's log when the store goes down, comes back or grows too large. */
-  readonly onProblem?: (message: string) => void
-}
-
-/** The sink with what only the composition root uses. */
-export interface EventLog extends AuditSink {
-  /** Ends decisions that a crash left open with an outcome `lost`; returns how many. Never touches those of this sink. */
-  closeOrphans(): Promise<number>
-  /** Keeps the text of a policy by its hash, so that old decisions can be explained. Retried until it is written. */
-  recordPolicy(hash: string, text: string): void
-}
-
 interface Entry {
   readonly text: string
   /** Set while somebody waits for it to be durable. */
   waiter: PromiseWithResolvers<void> | undefined
   readonly durable: AuditEvent | undefined
 }
+
+export type { EventLog, EventLogOptions } from './event-log.ts'
 
 /** Opens `events.db` in the state folder, which must exist, with its writer thread. */
 export async function openEventLog(options: EventLogOptions): Promise<EventLog> {
@@ -106,7 +81,8 @@ class ThreadedLog implements EventLog {
   appendDurable(event: AuditEvent): Promise<void> {
     if (this.#isClosed || this.#outage !== undefined || this.#isFull()) {
       this.#refused += 1
-      const detail = this.#outage?.why ?? (this.#isClosed ? 'the event log is closed' : 'too many events wait')
+      const detail =
+        this.#outage?.why ?? (this.#isClosed ? 'the event log is closed' : 'too many events wait')
       return Promise.reject(new Refusal('audit_unavailable', { detail }))
     }
     const waiter = Promise.withResolvers<void>()
@@ -237,7 +213,8 @@ class ThreadedLog implements EventLog {
     for (const { durable } of lost) {
       if (durable !== undefined) this.#push({ ...durable, ts: now, kind: 'outcome', end: 'lost' })
     }
-    if (this.#outage !== undefined || (this.#refused > 0 && this.#queue.length < maxWaiting / 2)) this.#markGap(now)
+    if (this.#outage !== undefined || (this.#refused > 0 && this.#queue.length < maxWaiting / 2))
+      this.#markGap(now)
   }
 
   /** The event that shows a reader where the log has a hole. */
@@ -257,7 +234,9 @@ class ThreadedLog implements EventLog {
   #goDown(why: string): void {
     if (this.#outage === undefined) {
       this.#outage = { since: this.#clock.monotonic(), why }
-      this.#options.onProblem?.(`events cannot be written: ${why}; swaps and new tunnels are refused until they can`)
+      this.#options.onProblem?.(
+        `events cannot be written: ${why}; swaps and new tunnels are refused until they can`,
+      )
     }
     this.#abandon(why)
   }

@@ -3,6 +3,7 @@ import { verifyChain } from './chain.ts'
 import type { ChainHead, ChainVerdict, Link } from './chain.ts'
 import { readEvents } from './events-database.ts'
 
+/** What a check of the event database found. */
 export type Verification =
   | {
       readonly ok: true
@@ -74,7 +75,9 @@ function* linksOf(
   watchedSeq: number | undefined,
   watch: { hash: string | undefined },
 ): Generator<Link> {
-  const rows = database.prepare(`SELECT seq, body, lower(hex(hash)) AS hash, ${columns.join(', ')} FROM events ORDER BY seq`)
+  const rows = database.prepare(
+    `SELECT seq, body, lower(hex(hash)) AS hash, ${columns.join(', ')} FROM events ORDER BY seq`,
+  )
   for (const row of rows.iterate()) {
     const link = { seq: Number(row['seq']), body: String(row['body']), hash: String(row['hash']) }
     if (link.seq === watchedSeq) watch.hash = link.hash

@@ -15,6 +15,7 @@ const lookEveryMs = 1_000
 
 /** What the broker works with; replaced whole on reload. */
 export interface BrokerInput {
+  /** The same map as before means that only the tenants have changed: no source is read again. */
   readonly credentials: ReadonlyMap<string, CredentialSource>
   /** Credential, to the tenants whose templates or sandboxes grant an access to it. */
   readonly tenants: ReadonlyMap<string, ReadonlySet<string>>
@@ -57,6 +58,8 @@ interface Line {
   stamp: string
   problem: string | undefined
   isRevoked: boolean
+  /** The lease in use; `undefined` while the credential is dead. */
+  lease: Credential | undefined
 }
 
 /** Opens the broker: every source is read once, and the values of before are known. */
@@ -78,6 +81,8 @@ class StaticBroker implements CredentialBroker {
   #input: BrokerInput = { credentials: new Map(), tenants: new Map() }
   #lines = new Map<string, Line>()
   #revokedLeases = new Set<string>()
+  /** Tenants in whose redaction set the value of a lease is. */
+  readonly #covered = new WeakMap<Credential, Set<string>>()
   /** Looks and changes one after the other. */
   #turn: Promise<void> = Promise.resolve()
   #cancel: (() => void) | undefined
@@ -104,6 +109,7 @@ class StaticBroker implements CredentialBroker {
     if (this.#revokedLeases.has(lease.lease) || this.#lines.get(name)?.isRevoked === true) {
       throw new Refusal('revoked', { detail: `the lease ${lease.lease} is revoked` })
     }
+    await this.#cover(name, lease, [tenant])
     return lease
   }
 
@@ -119,10 +125,18 @@ class StaticBroker implements CredentialBroker {
 
   configure(input: BrokerInput): Promise<void> {
     return this.#inTurn(async () => {
+      if (input.credentials === this.#input.credentials) return this.#grant(input)
       const lines = new Map<string, Line>()
       for (const [name, source] of input.credentials) {
         const issuer = createStaticIssuer(source, this.#world)
-        lines.set(name, { source, issuer, stamp: 'unread', problem: undefined, isRevoked: false })
+        lines.set(name, {
+          source,
+          issuer,
+          stamp: 'unread',
+          problem: undefined,
+          isRevoked: false,
+          lease: undefined,
+        })
       }
       await this.#readRevocations(lines)
       this.#lines = lines
@@ -172,6 +186,26 @@ class StaticBroker implements CredentialBroker {
     this.#cancel?.()
   }
 
+  async #grant(input: BrokerInput): Promise<void> {
+    this.#input = input
+    for (const [name, { lease }] of this.#lines) {
+      if (lease !== undefined) await this.#cover(name, lease, input.tenants.get(name) ?? [])
+    }
+  }
+
+  /** Has the value looked for in the tenants, durably, before anybody there can send it. */
+  async #cover(name: string, lease: Credential, tenants: Iterable<string>): Promise<void> {
+    const covered = this.#covered.get(lease) ?? new Set<string>()
+    const missing = [...tenants].filter((tenant) => !covered.has(tenant))
+    if (missing.length === 0) return
+    try {
+      await this.#book.record(name, lease.value, missing)
+    } catch (error) {
+      throw unavailable(`the value of ${name} cannot be recorded for redaction`, error)
+    }
+    this.#covered.set(lease, new Set([...(this.#covered.get(lease) ?? []), ...missing]))
+  }
+
   #inTurn(work: () => Promise<void>): Promise<void> {
     const done = this.#turn.then(work)
     this.#turn = done.catch(() => undefined)
@@ -209,16 +243,17 @@ class StaticBroker implements CredentialBroker {
     const { name } = line.source
     try {
       const issued = await line.issuer.issue(signal)
-      const tenants = this.#input.tenants.get(name) ?? []
       const isNew = !this.#book.isLatest(name, issued.value)
       const version = (await this.#versionOf(name)) + (isNew ? 1 : 0)
       // Counted before it is recorded: a crash in between skips a number, and none is given to two values.
       if (isNew) await this.#store.putMeta(versionKey(name), String(version))
-      // Durable and looked for before anybody can send it.
-      await this.#book.record(name, issued.value, tenants)
+      const lease = { value: issued.value, lease: `static:${name}:${version}`, expiresAt: issued.expiresAt }
+      await this.#cover(name, lease, this.#input.tenants.get(name) ?? [])
       line.problem = undefined
-      return { value: issued.value, lease: `static:${name}:${version}`, expiresAt: issued.expiresAt }
+      line.lease = lease
+      return lease
     } catch (error) {
+      line.lease = undefined
       line.problem = error instanceof Refusal ? (error.detail ?? error.message) : String(error)
       throw error instanceof Refusal ? error : unavailable(`the credential ${name} cannot be issued`, error)
     }

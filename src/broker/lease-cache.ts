@@ -72,7 +72,8 @@ export class LeaseCache {
   #keep(key: string, lease: Credential): void {
     const now = this.#clock.now()
     const life = lease.expiresAt === undefined ? Infinity : lease.expiresAt - now
-    const renewAt = lease.expiresAt === undefined ? Infinity : now + Math.max(life - renewBeforeMs, life * 0.9)
+    const renewAt =
+      lease.expiresAt === undefined ? Infinity : now + Math.max(life - renewBeforeMs, life * 0.9)
     this.#running.delete(key)
     this.#failures.delete(key)
     this.#leases.set(key, { lease, renewAt })

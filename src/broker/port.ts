@@ -1,6 +1,7 @@
 import type { Secret } from '../core/secret.ts'
 import type { Access } from '../handles/model.ts'
 
+/** A value that an upstream accepts. */
 export interface Credential {
   readonly value: Secret
   /** Id of the lease; for a static credential its name and version, such as `static:openai:3`. */
@@ -25,6 +26,7 @@ export interface RedactionSet {
   readonly entries: readonly RedactionEntry[]
 }
 
+/** Where exchanges get credentials, and redaction its values. */
 export interface Broker {
   /** The credential behind an access, or `Refusal('issuer_unavailable' | 'revoked')`. */
   credential(access: Access, tenant: string, signal: AbortSignal): Promise<Credential>

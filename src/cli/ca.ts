@@ -8,6 +8,7 @@ import type { AuthorityCertificate } from '../tls/authority.ts'
 import type { CommandContext } from './io.ts'
 import { createRemote } from './remote.ts'
 
+/** What the commands need beside the context. */
 export interface CaDeps {
   /** State folder of the configuration; works with the broker stopped. */
   stateFolder(): Promise<string>

@@ -10,6 +10,7 @@ import { initConfig } from './init.ts'
 import type { Io, Register } from './io.ts'
 import { printable, tableLines } from './table.ts'
 
+/** What the commands need of the parts that make keys and open the store. */
 export interface CheckDeps {
   /** Makes the certificate authority of a state folder, if it has none. */
   makeAuthority(stateFolder: string): Promise<void>
@@ -49,7 +50,7 @@ export function registerCheck(deps: CheckDeps): Register {
           const config = configOrThrow(load(io, context.configPath()))
           const records = (await deps.readRecords(config)) ?? { sandboxes: [], tokens: [], handles: [] }
           const question = { method, url, ...options }
-          const answer = explainRequest(config, records, question, systemClock.now())
+          const answer = explainRequest({ config, records, now: systemClock.now() }, question)
           if (options.json === true) io.out(JSON.stringify(answer))
           else for (const line of answerLines(answer)) io.out(line)
           return answer.verdict === 'allow' ? 0 : 1

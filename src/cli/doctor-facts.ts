@@ -11,14 +11,14 @@ import { trustFilesIn } from '../sandbox/bundle.ts'
 import type { HostFacts, InsideFacts } from './doctor.ts'
 import type { Io } from './io.ts'
 import type { Installation } from './offline.ts'
-import { sandboxOf, snapshotOf, withRecords } from './sandbox-facts.ts'
+import { sandboxOf, snapshotOf, trustFolderOf, withRecords } from './sandbox-facts.ts'
 
 /** What `octroi doctor` looks at from outside. */
 export async function hostFacts({ config }: Installation): Promise<HostFacts> {
   const { stateFolder, listen } = config
   return {
     stateFolder,
-    trust: trustFilesIn(join(config.root, 'certs')),
+    trust: trustFilesIn(trustFolderOf(config)),
     listeners: [
       ...listen.proxy.map((at) => ({
         name: 'proxy',
@@ -38,23 +38,33 @@ export async function insideFacts(installation: Installation, name: string, io: 
   return withRecords(installation, io.env, async ({ store }) => {
     const snapshot = await snapshotOf(config, store)
     const sandbox = sandboxOf(snapshot, name)
-    const tcp = config.listen.proxy.flatMap((at) => (at.kind === 'tcp' ? [{ name: 'proxy', port: at.port }] : []))
+    const tcp = config.listen.proxy.flatMap((at) =>
+      at.kind === 'tcp' ? [{ name: 'proxy', port: at.port }] : [],
+    )
     return {
       grants: sandbox.grants,
       freeHost: freeHostOf(config, snapshot, sandbox),
-      brokerPorts: [...tcp, { name: 'admin', port: config.listen.admin.port }].filter(({ port }) => port !== 0),
+      brokerPorts: [...tcp, { name: 'admin', port: config.listen.admin.port }].filter(
+        ({ port }) => port !== 0,
+      ),
     }
   })
 }
 
 /** A host that a rule allows over terminated TLS and that no access of the tenant has. */
-export function freeHostOf(config: Config, snapshot: Snapshot, sandbox: SandboxView): InsideFacts['freeHost'] {
+export function freeHostOf(
+  config: Config,
+  snapshot: Snapshot,
+  sandbox: SandboxView,
+): InsideFacts['freeHost'] {
   const template = sandbox.template === undefined ? undefined : config.templates.get(sandbox.template)
   const { allow } = effectivePolicy(template, config.sandboxes.get(sandbox.name))
   for (const rule of allow) {
     if (rule.kind !== 'host' || rule.host === 'any' || rule.host.startsWith('*.')) continue
     for (const port of rule.ports) {
-      const parsed = parseAuthority(rule.host.includes(':') ? `[${rule.host}]:${port}` : `${rule.host}:${port}`)
+      const parsed = parseAuthority(
+        rule.host.includes(':') ? `[${rule.host}]:${port}` : `${rule.host}:${port}`,
+      )
       if (!parsed.ok || snapshot.bound.get(sandbox.tenant)?.has(rule.host, port) === true) continue
       const { destination } = parsed
       const decision = decide(sandbox.policy, { kind: 'connect', destination, now: systemClock.now() })

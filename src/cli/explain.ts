@@ -37,7 +37,10 @@ export interface Answer {
 }
 
 /** Goes through the checks of one request as the data plane would, without resolving or dialling anything. */
-export function explainRequest(config: Config, records: Records, question: Question, now: number): Answer {
+export function explainRequest(
+  { config, records, now }: { config: Config; records: Records; now: number },
+  question: Question,
+): Answer {
   const snapshot = compileSnapshot({ config, ...withUnmade(config, records), now })
   const sandbox = sandboxOf(snapshot, config, question.sandbox)
   const asked = parseQuestion(question, now)

@@ -6,9 +6,9 @@ import { systemClock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
 import type { Io } from './io.ts'
 
-/** Files that `octroi init` copies from the package; the first is the configuration. */
-const configName = 'octroi.yaml'
-const schemaName = 'octroi.schema.json'
+/** What `octroi init` copies from the package. */
+const shippedConfig = join(import.meta.dirname, '../../config/octroi.yaml')
+const shippedSchema = join(import.meta.dirname, '../../config/octroi.schema.json')
 
 /**
  * Writes the commented first configuration into a folder (default: the one that commands look in) and has the CA made.
@@ -20,13 +20,15 @@ export async function initConfig(
   makeAuthority: (stateFolder: string) => Promise<void>,
 ): Promise<number> {
   const target = folder === undefined ? defaultFolder(io.env) : resolve(io.cwd, folder)
-  const path = join(target, configName)
+  const path = join(target, 'octroi.yaml')
   await mkdir(target, { recursive: true, mode: 0o700 })
-  await create(path, withoutRoot(await shipped(configName)))
-  await create(join(target, schemaName), await shipped(schemaName)).catch((error: unknown) => {
-    // An editor's schema that is there already is no reason to fail.
-    if (!(error instanceof OperatorError)) throw error
-  })
+  await create(path, withoutRoot(await readFile(shippedConfig, 'utf8')))
+  await create(join(target, 'octroi.schema.json'), await readFile(shippedSchema, 'utf8')).catch(
+    (error: unknown) => {
+      // An editor's schema that is there already is no reason to fail.
+      if (!(error instanceof OperatorError)) throw error
+    },
+  )
   const loaded = loadConfig(path, { env: io.env, now: systemClock.now() })
   if (!loaded.ok) throw new OperatorError(loaded.problems.map(formatProblem).join('\n'))
   const { stateFolder } = loaded.config
@@ -46,10 +48,6 @@ function defaultFolder({ XDG_CONFIG_HOME: xdg, HOME: home }: Io['env']): string 
   throw new OperatorError('neither XDG_CONFIG_HOME nor HOME is set; name a folder: octroi init DIR', {
     exitCode: 2,
   })
-}
-
-function shipped(name: string): Promise<string> {
-  return readFile(new URL(`../../config/${name}`, import.meta.url), 'utf8')
 }
 
 /** In a checkout paths begin one folder up; where `init` writes, they begin beside the file. */

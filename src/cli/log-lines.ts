@@ -1,4 +1,4 @@
-import { stripVTControlCharacters, styleText } from 'node:util'
+import { styleText } from 'node:util'
 import type { LoggedEvent } from '../audit/query.ts'
 import { printable } from './table.ts'
 
@@ -75,8 +75,33 @@ function bytesText(event: LoggedEvent): string | undefined {
 }
 
 const csvFields = [
-  ...(['id', 'seq', 'ts', 'kind', 'tenant', 'agent', 'sandbox', 'run', 'tool', 'method', 'scheme', 'host'] as const),
-  ...(['port', 'path', 'verdict', 'reason', 'would', 'rule', 'policy', 'access', 'handle', 'lease', 'status'] as const),
+  ...([
+    'id',
+    'seq',
+    'ts',
+    'kind',
+    'tenant',
+    'agent',
+    'sandbox',
+    'run',
+    'tool',
+    'method',
+    'scheme',
+    'host',
+  ] as const),
+  ...([
+    'port',
+    'path',
+    'verdict',
+    'reason',
+    'would',
+    'rule',
+    'policy',
+    'access',
+    'handle',
+    'lease',
+    'status',
+  ] as const),
   ...(['bytes_up', 'bytes_down', 'duration_ms', 'redactions', 'end', 'count', 'note'] as const),
 ]
 
@@ -97,7 +122,7 @@ export function csvLine(event: LoggedEvent): string {
 
 function csvCell(text: string): string {
   // Line breaks would make one event look like two to line-based tools.
-  const plain = printable(stripVTControlCharacters(text))
+  const plain = printable(text)
   const safe = /^\s*[=+\-@\t\r|%]/.test(text) ? `'${plain}` : plain
   return /[",]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { Option } from 'commander'
-import { domainsOf, followEvents, lastRun, lastSeq, queryEvents, rawLines } from '../audit/query.ts'
+import { plainJson } from '../audit/chain.ts'
+import { domainsOf, followEvents, lastRun, lastSeq, visitEvents, visitRawLines } from '../audit/query.ts'
 import type { EventFilter, LoggedEvent } from '../audit/query.ts'
 import { parseDuration } from '../config/units.ts'
 import { OperatorError } from '../core/errors.ts'
@@ -70,7 +71,7 @@ function addLogs(program: Command, context: CommandContext, access: LogAccess): 
         const folder = await access.stateFolder(context.configPath())
         const filter = filterOf(options, folder)
         if (options.raw === true) {
-          for (const line of rawLines(folder, filter)) context.io.out(line)
+          visitRawLines(folder, filter, (line) => context.io.out(line))
           return 0
         }
         await print({ folder, filter, options, io: context.io, stop: access.stop })
@@ -93,12 +94,15 @@ async function print({ folder, filter, options, io, stop }: Printing): Promise<v
   const show = showing(options, io)
   // Before the query: what is written between the two is then shown once by the follower, not lost.
   let seq = options.follow === true ? lastSeq(folder) : 0
-  const found = queryEvents(folder, options.follow === true ? { ...filter, upToSeq: seq } : filter)
-  for (const event of found) show(event)
-  if (found.length === usualLimit && filter.limit === usualLimit && options.limit === undefined) {
+  let shown = 0
+  visitEvents(folder, options.follow === true ? { ...filter, upToSeq: seq } : filter, (event) => {
+    show(event)
+    shown += 1
+  })
+  if (shown === usualLimit && options.limit === undefined && filter.limit === usualLimit) {
     io.err(`only the newest ${usualLimit} are shown; --limit or --since shows more`)
   }
-  if (found.length === 0 && options.follow !== true) io.err('no events match')
+  if (shown === 0 && options.follow !== true) io.err('no events match')
   while (options.follow === true && stop?.aborted !== true) {
     await sleep(pollMs, undefined, stop === undefined ? {} : { signal: stop }).catch(() => undefined)
     const more = followEvents(folder, { ...filter, limit: undefined, afterSeq: seq })
@@ -108,7 +112,7 @@ async function print({ folder, filter, options, io, stop }: Printing): Promise<v
 }
 
 function showing(options: LogOptions, io: Io): (event: LoggedEvent) => void {
-  if (options.json === true) return (event) => io.out(JSON.stringify(event))
+  if (options.json === true) return (event) => io.out(plainJson(JSON.stringify(event)))
   if (options.csv === true) {
     io.out(csvHeading())
     return (event) => io.out(csvLine(event))
@@ -133,7 +137,8 @@ function filterOf(options: LogOptions, folder: string): EventFilter {
 
 function limitOption(text: string | undefined): number | undefined {
   if (text === undefined) return undefined
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new OperatorError('--limit: a whole number above zero', { exitCode: 2 })
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    throw new OperatorError('--limit: a whole number above zero', { exitCode: 2 })
   return Number(text)
 }
 
@@ -144,9 +149,12 @@ export function sinceOption(text: string | undefined, now = Date.now()): number 
   if (back.ok) return now - back.value
   const point = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : NaN
   if (!Number.isNaN(point)) return point
-  throw new OperatorError('--since: a duration such as 10m, 2h or 7d, or a time such as 2030-01-31T12:00:00Z', {
-    exitCode: 2,
-  })
+  throw new OperatorError(
+    '--since: a duration such as 10m, 2h or 7d, or a time such as 2030-01-31T12:00:00Z',
+    {
+      exitCode: 2,
+    },
+  )
 }
 
 interface DomainOptions {
@@ -170,7 +178,7 @@ function addDomains(program: Command, context: CommandContext, access: LogAccess
         const newOnly = options.new === true
         const since = sinceOption(options.since ?? (newOnly ? '24h' : undefined))
         const found = domainsOf(folder, { agent: options.agent, since, newOnly })
-        if (options.json === true) for (const use of found) context.io.out(JSON.stringify(use))
+        if (options.json === true) for (const use of found) context.io.out(plainJson(JSON.stringify(use)))
         else if (found.length === 0) context.io.err(`agent ${options.agent}: no domain matches`)
         else {
           const rows = found.map((use) => [

@@ -1,18 +1,45 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { OperatorError } from '../core/errors.ts'
 import type { Installation } from './offline.ts'
 import type { Io } from './io.ts'
 import type { RunSession } from './run.ts'
 import { placeholdersOf, sandboxOf, snapshotOf, trustOf, withRecords } from './sandbox-facts.ts'
 
+/** How long a broker that has just taken the state folder may need until it answers, `ms`. */
+const startWithinMs = 5_000
+const askEveryMs = 100
+
+interface Caller {
+  readonly io: Io
+  readonly configPath: string
+}
+
 /** Opens a session of `octroi run` with the running broker, or with a private one that lives as long as the session. */
 export async function openSession(
   installation: Installation,
   sandbox: string,
-  { io, configPath }: { readonly io: Io; readonly configPath: string },
+  caller: Caller,
 ): Promise<RunSession> {
-  return (await installation.remote.isRunning())
-    ? joinBroker(installation, sandbox, io)
-    : startPrivateBroker(installation, sandbox, { io, configPath })
+  if (await installation.remote.isRunning()) return joinBroker(installation, sandbox, caller.io)
+  try {
+    return await startPrivateBroker(installation, sandbox, caller)
+  } catch (error) {
+    if (!(error instanceof OperatorError && error.message.startsWith('another broker'))) throw error
+    // It may be a broker that is still starting; a private one of another run never answers.
+    if (await answersSoon(installation)) return joinBroker(installation, sandbox, caller.io)
+    throw new OperatorError(
+      `${error.message}. Several runs at once share a broker: start it with octroi serve --config ${caller.configPath}`,
+      { cause: error },
+    )
+  }
+}
+
+async function answersSoon({ remote }: Installation): Promise<boolean> {
+  for (let waited = 0; waited < startWithinMs; waited += askEveryMs) {
+    if (await remote.isRunning()) return true
+    await sleep(askEveryMs)
+  }
+  return false
 }
 
 async function joinBroker(installation: Installation, name: string, io: Io): Promise<RunSession> {
@@ -34,7 +61,7 @@ async function joinBroker(installation: Installation, name: string, io: Io): Pro
 async function startPrivateBroker(
   { config }: Installation,
   name: string,
-  { io, configPath }: { readonly io: Io; readonly configPath: string },
+  { io, configPath }: Caller,
 ): Promise<RunSession> {
   const [{ startApp }, { createLogger }, { adminEvent }] = await Promise.all([
     import('../app.ts'),
@@ -42,7 +69,11 @@ async function startPrivateBroker(
     import('../admin/event.ts'),
   ])
   // stdout belongs to the command; what goes well is not worth a line on stderr.
-  const log = createLogger({ level: 'warn', format: 'text', destination: { write: (line) => io.err(line.trimEnd()) } })
+  const log = createLogger({
+    level: 'warn',
+    format: 'text',
+    destination: { write: (line) => io.err(line.trimEnd()) },
+  })
   const app = await startApp({ configFile: configPath, env: { ...io.env }, log, isPrivate: true })
   try {
     const view = sandboxOf(app.holder.current(), name)
@@ -56,9 +87,11 @@ async function startPrivateBroker(
       async ended(exit) {
         const note = `command ended with ${String(exit)}`
         const event = { action: 'run', sandbox: name, tenant, agent, template, run, exit, note } as const
-        await events.appendDurable(adminEvent(event, { id: newId(), ts: Date.now() })).catch((cause: unknown) => {
-          throw new OperatorError('the end of the run could not be written to the event log', { cause })
-        })
+        await events
+          .appendDurable(adminEvent(event, { id: newId(), ts: Date.now() }))
+          .catch((cause: unknown) => {
+            throw new OperatorError('the end of the run could not be written to the event log', { cause })
+          })
       },
       close: () => app.stop(),
     }

@@ -55,19 +55,26 @@ export function sandboxOf(snapshot: Snapshot, name: string): SandboxView {
 export function placeholdersOf(sandbox: SandboxView): PlaceholderVariable[] {
   const now = systemClock.now()
   return sandbox.grants.flatMap(({ access: { env }, handle }) => {
-    const isLive = handle.revokedAt === undefined && (handle.expiresAt === undefined || handle.expiresAt > now)
+    const isLive =
+      handle.revokedAt === undefined && (handle.expiresAt === undefined || handle.expiresAt > now)
     return env === undefined || !isLive ? [] : [{ env, placeholder: handle.placeholder }]
   })
 }
 
+/** Where the public trust files of an installation are: a folder of their own, since sandboxes see it whole. */
+export function trustFolderOf(config: Config): string {
+  return join(config.root, 'certs', 'sandbox')
+}
+
 /** The public trust files of an installation; written, with a CA if need be, when no broker has run yet. */
 export async function trustOf(config: Config, seal: Seal): Promise<TrustFiles> {
-  const files = trustFilesIn(join(config.root, 'certs'))
-  if ([files.bundle, files.ca, files.javaTrustStore, files.aptConf].every((path) => existsSync(path))) return files
+  const files = trustFilesIn(trustFolderOf(config))
+  if ([files.bundle, files.ca, files.javaTrustStore, files.aptConf].every((path) => existsSync(path)))
+    return files
   const { loadOrCreateAuthority } = await import('../tls/authority.ts')
   const authority = await loadOrCreateAuthority({ folder: config.stateFolder, seal, clock: systemClock })
   const previous = authority.previous === undefined ? [] : [authority.previous.certificatePem]
-  const roots = await Promise.all(config.trust.ca.map((path) => readFile(path, 'utf8')))
+  const roots = await Promise.all(config.trust.ca.map(readRoot))
   return writeTrustFiles({
     folder: files.folder,
     caPem: authority.certificatePem,
@@ -75,12 +82,26 @@ export async function trustOf(config: Config, seal: Seal): Promise<TrustFiles> {
   })
 }
 
+async function readRoot(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (cause) {
+    throw new OperatorError(`trust.ca: ${path} cannot be read`, { cause, exitCode: 2 })
+  }
+}
+
 /** What `octroi env` prints of a sandbox; works with the broker stopped. */
 export async function envFacts(installation: Installation, name: string, io: Io): Promise<EnvFacts> {
   const { config } = installation
   const found = await withRecords(installation, io.env, async ({ store, seal, notes }, isRunning) => {
     const sandbox = sandboxOf(await snapshotOf(config, store), name)
-    return { sandbox, token: await tokenOf(sandbox, seal), trust: await trustOf(config, seal), notes, isRunning }
+    return {
+      sandbox,
+      token: await tokenOf(sandbox, seal),
+      trust: await trustOf(config, seal),
+      notes,
+      isRunning,
+    }
   })
   const { sandbox, trust } = found
   const notes = [...found.notes]
@@ -88,7 +109,9 @@ export async function envFacts(installation: Installation, name: string, io: Io)
   let token = found.token
   if (needsToken && token === undefined) {
     token = await reissue(installation, name, io)
-    notes.push(`the token of ${name} was issued again, since the one before cannot be printed; that one ends in 60 s`)
+    notes.push(
+      `the token of ${name} was issued again, since the one before cannot be printed; that one ends in 60 s`,
+    )
   }
   return {
     proxy: await proxyOf(installation, sandbox, found.isRunning),
@@ -100,7 +123,7 @@ export async function envFacts(installation: Installation, name: string, io: Io)
 }
 
 /** The newest token that does not end, if this state folder's key still opens it. */
-async function tokenOf(sandbox: SandboxView, seal: Seal): Promise<string | undefined> {
+export async function tokenOf(sandbox: SandboxView, seal: Seal): Promise<string | undefined> {
   const lasting = sandbox.tokens.filter(({ expiresAt }) => expiresAt === undefined)
   const newest = lasting.toSorted((a, b) => b.createdAt - a.createdAt)[0]
   if (newest === undefined) return undefined
@@ -136,7 +159,9 @@ async function proxyOf(
   const index = config.listen.proxy.findIndex(isUsable)
   const at = config.listen.proxy[index]
   if (at?.kind !== 'tcp')
-    throw new OperatorError(`no TCP listener serves ${sandbox.name}: add one to \`listen.proxy\`, or use \`octroi run\``)
+    throw new OperatorError(
+      `no TCP listener serves ${sandbox.name}: add one to \`listen.proxy\`, or use \`octroi run\``,
+    )
   const scheme = at.tls ? 'https' : 'http'
   if (at.port !== 0) return { scheme, host: at.host, port: at.port }
   if (!isRunning)

@@ -35,7 +35,9 @@ export function registerSecret(access: SecretAccess): Register {
   return (program, context) => {
     const group = program
       .command('secret')
-      .description('root credentials in the sealed store; values come from stdin or a file, never from arguments')
+      .description(
+        'root credentials in the sealed store; values come from stdin or a file, never from arguments',
+      )
     const work = { context, access }
     addWriting(group, work)
     addReading(group, work)
@@ -105,7 +107,8 @@ async function store(
     return next
   })
   io.out(`secret ${name}: version ${version}, ${value.length} characters`)
-  if (isShort(value)) io.err('it has less than 12 characters or 64 bits: the credential needs allow_short: true')
+  if (isShort(value))
+    io.err('it has less than 12 characters or 64 bits: the credential needs allow_short: true')
   await tell(work)
   return 0
 }
@@ -113,7 +116,8 @@ async function store(
 async function remove(work: Work, name: string): Promise<number> {
   requireName(name)
   await within(work, async ({ store }) => {
-    if (findSecret(await store.secrets(), name) === undefined) throw new OperatorError(`there is no secret ${name}`)
+    if (findSecret(await store.secrets(), name) === undefined)
+      throw new OperatorError(`there is no secret ${name}`)
     await store.deleteSecret(name)
   })
   work.context.io.out(`secret ${name}: removed; it stays valid upstream until it is revoked there`)
@@ -123,7 +127,9 @@ async function remove(work: Work, name: string): Promise<number> {
 
 async function tell({ access, context }: Work): Promise<void> {
   const isTold = await access.notifyBroker(context.configPath())
-  context.io.err(isTold ? 'the running broker uses it from now on' : 'no broker is running; the next start uses it')
+  context.io.err(
+    isTold ? 'the running broker uses it from now on' : 'no broker is running; the next start uses it',
+  )
 }
 
 async function within<T>(work: Work, use: (state: { store: Store; seal: Seal }) => Promise<T>): Promise<T> {

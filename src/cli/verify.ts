@@ -19,7 +19,10 @@ export function registerVerify(access: { stateFolder(configPath: string): Promis
       .command('verify')
       .description('check the chain of events; names the first bad row')
       .option('--head <file>', 'a head exported earlier: also finds a cut tail and an old copy put back')
-      .option('--export-head <file>', 'write the present head, to be kept where nobody who can write the log reaches')
+      .option(
+        '--export-head <file>',
+        'write the present head, to be kept where nobody who can write the log reaches',
+      )
       .option('--json', 'JSON instead of text')
       .action(
         context.run(async (options: VerifyOptions) => {

@@ -1,7 +1,7 @@
+import { plainJson } from '../audit/chain.ts'
 import { countedNear, eventsById, policyText } from '../audit/query.ts'
 import type { LoggedEvent } from '../audit/query.ts'
-import { catalogue } from '../core/errors.ts'
-import { OperatorError } from '../core/errors.ts'
+import { OperatorError, catalogue } from '../core/errors.ts'
 import type { Io, Register } from './io.ts'
 import { timeText } from './log-lines.ts'
 import { printable } from './table.ts'
@@ -30,7 +30,8 @@ export function registerWhy(access: WhyAccess): Register {
           const event = oneEvent(folder, id)
           const policy = event.policy === undefined ? undefined : policyText(folder, event.policy)
           const trace = policy === undefined ? [] : (access.explainStored?.(policy, event) ?? [])
-          if (options.json === true) context.io.out(JSON.stringify({ event, meaning: meaningOf(event), trace }))
+          if (options.json === true)
+            context.io.out(plainJson(JSON.stringify({ event, meaning: meaningOf(event), trace })))
           else explain({ io: context.io, event, hasPolicy: policy !== undefined, trace })
           return 0
         }),
@@ -71,14 +72,13 @@ interface Explanation {
 }
 
 function explain({ io, event, hasPolicy, trace }: Explanation): void {
-  const { ts, v: _version, isOpen, ...rest } = { v: 1, ...event }
   const out = (name: string, text: string): void => io.out(`${name.padEnd(12)} ${printable(text)}`)
-  out('time', timeText(ts))
-  for (const [name, value] of Object.entries(rest)) {
-    if (value === undefined) continue
-    out(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
+  out('time', timeText(event.ts))
+  for (const [name, value] of Object.entries(event)) {
+    if (!['v', 'ts', 'isOpen'].includes(name))
+      out(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
   }
-  if (isOpen === true) out('end', 'none yet: the exchange goes on')
+  if (event.isOpen === true) out('end', 'none yet: the exchange goes on')
   const meaning = meaningOf(event)
   if (meaning !== undefined) {
     out('meaning', meaning.title)
@@ -89,6 +89,8 @@ function explain({ io, event, hasPolicy, trace }: Explanation): void {
     io.out(`under policy ${printable(event.policy ?? '')}, in force then:`)
     for (const line of trace) io.out(`  ${printable(line)}`)
   } else if (event.policy !== undefined && !hasPolicy) {
-    io.err(`the text of policy ${printable(event.policy)} is not kept here, so the decision cannot be traced again`)
+    io.err(
+      `the text of policy ${printable(event.policy)} is not kept here, so the decision cannot be traced again`,
+    )
   }
 }

@@ -5,8 +5,8 @@ import type { Locator, Path, Problem } from './problem.ts'
 /** Largest configuration file, bytes. */
 export const maxFileBytes = 1_000_000
 
-/** Most values of one file with its aliases followed: what an alias bomb runs into. */
-const maxValues = 300_000
+/** Most values that aliases add to those that the text itself can hold: what an alias bomb runs into. */
+const maxAliased = 100_000
 
 /** Deepest nesting; the schema needs 8. */
 const maxDepth = 40
@@ -47,7 +47,7 @@ export function readDocument(file: string, text: string): Document {
   const anchors = new Map<string, Node>()
   const locate = locator(document.contents, anchors, at)
   if (problems.length > 0) return { file, value: undefined, locate, problems }
-  const walk = { file, at, anchors, problems, left: maxValues, exhausted: false }
+  const walk = { file, at, anchors, problems, left: maxAliased + text.length / 2, exhausted: false }
   const value = convert(document.contents, [], walk)
   return { file, value: walk.exhausted ? undefined : value, locate, problems }
 }
@@ -85,11 +85,12 @@ interface Walk {
 
 function convert(node: unknown, path: Path, walk: Walk): unknown {
   if (walk.exhausted) return undefined
-  if (--walk.left < 0) return giveUp(walk, node, path, 'the file has too many values or aliases')
-  if (path.length > maxDepth) return giveUp(walk, node, path, tooDeep)
+  if (--walk.left < 0) return giveUp(walk, { node, path }, 'the file has too many values or aliases')
+  if (path.length > maxDepth) return giveUp(walk, { node, path }, tooDeep)
   if (isAlias(node)) {
     const target = walk.anchors.get(node.source)
-    if (target === undefined) return complain(walk, node, path, `the alias *${node.source} is part of itself`)
+    if (target === undefined)
+      return complain(walk, { node, path }, `the alias *${node.source} is part of itself`)
     return convert(target, path, walk)
   }
   if (isMap(node)) {
@@ -113,7 +114,7 @@ function convertMap(map: YAMLMap, path: Path, walk: Walk): Record<string, unknow
   for (const pair of map.items) {
     const key = keyOf(pair)
     if (key === undefined) {
-      complain(walk, pair.key, path, 'a key must be plain text')
+      complain(walk, { node: pair.key, path }, 'a key must be plain text')
       continue
     }
     const first = seen.get(key)
@@ -121,14 +122,13 @@ function convertMap(map: YAMLMap, path: Path, walk: Walk): Record<string, unknow
       const { line, column } = walk.at(offsetOf(first))
       complain(
         walk,
-        pair.key,
-        [...path, key],
+        { node: pair.key, path: [...path, key] },
         `the key \`${key}\` is already at line ${line}, column ${column}`,
       )
     }
     seen.set(key, pair.key)
     if (key === '__proto__') {
-      complain(walk, pair.key, [...path, key], 'the key `__proto__` is not allowed')
+      complain(walk, { node: pair.key, path: [...path, key] }, 'the key `__proto__` is not allowed')
       continue
     }
     value[key] = convert(pair.value, [...path, key], walk)
@@ -143,14 +143,19 @@ function keyOf(pair: Pair): string | undefined {
   return key.source ?? String(key.value)
 }
 
-function complain(walk: Walk, node: unknown, path: Path, message: string): undefined {
+interface Spot {
+  readonly node: unknown
+  readonly path: Path
+}
+
+function complain(walk: Walk, { node, path }: Spot, message: string): undefined {
   walk.problems.push({ file: walk.file, ...walk.at(offsetOf(node)), path: path.join('.'), message })
   return undefined
 }
 
-function giveUp(walk: Walk, node: unknown, path: Path, message: string): undefined {
+function giveUp(walk: Walk, { node, path }: Spot, message: string): undefined {
   walk.exhausted = true
-  return complain(walk, node, path.slice(0, 8), message)
+  return complain(walk, { node, path: path.slice(0, 8) }, message)
 }
 
 function offsetOf(node: unknown): number {

@@ -37,9 +37,10 @@ const accept = <T>(value: T): Parsed<T> => ({ ok: true, value })
 const about = (given: string, problem: string): string =>
   `\`${given.length > 80 ? `${given.slice(0, 80)}…` : given}\` ${problem}`
 
-/** Names of sandboxes, templates, accesses and credentials; a sandbox's is also a proxy user name. */
+/** What names look like; a sandbox's is also a proxy user name and part of file names. */
 export const namePattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/
 
+/** Name of a sandbox, template, access or credential. */
 export const name = z.string().regex(namePattern).meta({ description: 'letters, digits, `.`, `_`, `-`' })
 
 /** A label for people, such as an owner: one line. */
@@ -49,13 +50,19 @@ export const label = z
   .max(200)
   .regex(/^[^\p{Cc}]*$/u)
 
+/** Id of a rule, as events show it. */
 export const ruleId = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/)
 
+/** Read as `ms`. */
 export const duration = text(parseDuration, 'a duration such as 10m or 7d')
+/** Read as bytes. */
 export const size = text(parseSize, 'a size such as 50MB')
+/** Read as `ms` since the epoch. */
 export const expiry = text(parseExpiry, 'a date (00:00 UTC) or an RFC 3339 date-time')
+/** A whole number from 1. */
 export const count = z.number().int().min(1).max(1_000_000_000)
 
+/** Host of a rule, made canonical. */
 export const host = text((given) => {
   const parsed = parseHostPattern(given)
   return parsed.ok ? accept(parsed.pattern) : refuse(about(given, parsed.problem), parsed.suggestion)
@@ -78,16 +85,19 @@ export const exactName = text((given) => {
   return accept(canonical)
 }, 'a host name')
 
+/** A range of addresses, read as `Cidr`. */
 export const cidr = text((given) => {
   const parsed = parseCidr(given)
   return parsed.ok ? accept(parsed.cidr) : refuse(about(given, parsed.problem), parsed.suggestion)
 }, 'a range such as 10.20.0.0/16')
 
+/** An IP literal, made canonical. */
 export const address = text((given) => {
   const parsed = parseAddress(given)
   return parsed === undefined ? refuse(about(given, 'is not an IP address')) : accept(parsed.text)
 }, 'an IP address')
 
+/** A path pattern, as written. */
 export const path = text((given) => {
   const parsed = parsePathPattern(given)
   return parsed.ok ? accept(given) : refuse(about(given, parsed.problem), parsed.suggestion)
@@ -96,6 +106,7 @@ export const path = text((given) => {
 // A tunnel is allowed by a rule for its host, never by its method; TRACE would reflect credentials.
 const methods: readonly string[] = METHODS.filter((method) => method !== 'CONNECT' && method !== 'TRACE')
 
+/** An HTTP method that a rule may name. */
 export const method = text((given) => {
   if (methods.includes(given)) return accept(given)
   if (given.toUpperCase() === 'CONNECT' || given.toUpperCase() === 'TRACE') {
@@ -104,8 +115,10 @@ export const method = text((given) => {
   return refuse(about(given, 'is not an HTTP method'), nearest(given, methods))
 }, 'an HTTP method in upper case')
 
+/** A TCP port. */
 export const port = z.number().int().min(1).max(65_535)
 
+/** Form of a placeholder, read as `Shape`. */
 export const shape = z
   .union([z.enum(Object.keys(shapePresets)), z.strictObject({ prefix: z.string(), length: z.number() })])
   .transform((given, context) => {
@@ -119,6 +132,7 @@ export const shape = z
 const reservedVariables =
   /^(?:(?:https?|all|no|ftp|ws|wss)_proxy|node_(?:options|extra_ca_certs|use_env_proxy)|path|home|shell|ifs|ld_.*|dyld_.*|ssl_cert_.*|.*_ca_bundle|bash_env|env|pythonpath|octroi_.*)$/i
 
+/** Name of an environment variable that `octroi env` may set. */
 export const variable = text((given) => {
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(given))
     return refuse(about(given, 'is not the name of a variable'))
@@ -136,12 +150,14 @@ const framingFields = new Set(
   ),
 )
 
+/** Header field that may carry a credential, lower-case. */
 export const header = text((given) => {
   if (!fieldName.test(given)) return refuse(about(given, 'is not the name of a header field'))
   const lower = given.toLowerCase()
   return framingFields.has(lower) ? refuse(`\`${lower}\` cannot carry a credential`) : accept(lower)
 }, 'the name of a header field')
 
+/** Scheme before a credential, such as Bearer. */
 export const authScheme = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._~+-]{0,31}$/)
 
 const source = z
@@ -161,8 +177,10 @@ export const valueRef = z.union([
     .transform((ref): ValueRef => ({ kind: 'command', argv: ref.command })),
 ])
 
+/** A file path as written. */
 export const filePath = source
 
 /** A socket path stays as written. */
 export const proxyListener = text(parseProxyListener, 'ADDRESS:PORT, https://ADDRESS:PORT or unix:/path')
+/** Where the admin API listens, read as `AdminListener`. */
 export const adminListener = text(parseAdminListener, 'ADDRESS:PORT on loopback')

@@ -17,6 +17,7 @@ export type LoadResult =
   | { readonly ok: true; readonly config: Config; readonly warnings: readonly Problem[] }
   | { readonly ok: false; readonly problems: readonly Problem[]; readonly warnings: readonly Problem[] }
 
+/** What the files are judged by. */
 export interface LoadOptions {
   /** Variables that `{ env: NAME }` may name; only looked at for being set. */
   readonly env: Readonly<Record<string, string | undefined>>

@@ -29,8 +29,10 @@ export interface Merged {
   readonly names: Record<SectionName, Map<string, RawEntry>>
 }
 
+/** Sections whose entries have names. */
 export type SectionName = 'credentials' | 'access' | 'templates' | 'sandboxes'
 
+/** Nothing read yet. */
 export function emptyMerged(): Merged {
   return {
     credentials: new Map(),

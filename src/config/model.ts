@@ -30,6 +30,7 @@ export type ProxyListener =
       readonly identity: boolean
     }
 
+/** Where the admin API and the web UI listen. */
 export interface AdminListener {
   /** Loopback IP literal. */
   readonly host: string
@@ -63,6 +64,7 @@ export interface PolicyBlock {
   readonly limits: LimitsConfig
 }
 
+/** What sandboxes are made from. */
 export interface TemplateConfig extends PolicyBlock {
   readonly name: string
   readonly tenant: string
@@ -79,6 +81,7 @@ export type ProofConfig =
   /** Lower-case hex SHA-256 of the certificate's DER. */
   | { readonly kind: 'client_certificate'; readonly sha256: string }
 
+/** A sandbox that the files define. */
 export interface SandboxConfig extends PolicyBlock {
   readonly name: string
   readonly template: string | undefined
@@ -89,6 +92,7 @@ export interface SandboxConfig extends PolicyBlock {
   readonly token: 'generated' | ValueRef | undefined
 }
 
+/** How events are kept. */
 export interface AuditConfig {
   /** How long events are kept, `ms`; `undefined` means for ever. */
   readonly retentionMs: number | undefined

@@ -33,6 +33,8 @@ export function checkTogether(
   template: Written | undefined,
   accesses: ReadonlyMap<string, PlacedAccess>,
 ): Problem[] {
+  const { allow, deny, access } = own.block
+  if (allow.length + deny.length + access.length === 0) return []
   return [
     ...checkRules(own, template),
     ...checkRegistries(own, template),

@@ -160,11 +160,19 @@ export const mainShell = mainFile.extend(unread)
 /** An included file without its named entries. */
 export const includedShell = includedFile.extend(unread)
 
+/** The main file as the schema reads it, named entries unread. */
 export type MainWire = z.output<typeof mainShell>
+/** An entry of `credentials` as the schema reads it. */
 export type CredentialWire = z.output<typeof credential>
+/** An entry of `access` as the schema reads it. */
 export type AccessWire = z.output<typeof access>
+/** An entry of `templates` as the schema reads it. */
 export type TemplateWire = z.output<typeof template>
+/** An entry of `sandboxes` as the schema reads it. */
 export type SandboxWire = z.output<typeof sandbox>
+/** One alternative of `identity` as the schema reads it. */
 export type ProofsWire = z.output<typeof proofs>
+/** `listen` as the schema reads it. */
 export type ListenWire = z.output<typeof listen>
+/** `limits` as the schema reads it. */
 export type LimitsWire = z.output<typeof limits>

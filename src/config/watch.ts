@@ -8,6 +8,7 @@ import type { Config } from './model.ts'
 /** Quiet time after the last change, `ms`: editors write a file in several steps. */
 const settleMs = 150
 
+/** What is watched, and who is told. */
 export interface WatchOptions {
   /** Which files; `include` patterns also notice new ones. */
   readonly config: Pick<Config, 'files' | 'includes'>

@@ -39,11 +39,19 @@ export function findHeadEnd(bytes: Buffer, from: number, limits: HeadLimits): nu
   const end = bytes.indexOf('\r\n\r\n', Math.max(0, from - 3), 'latin1')
   if (end >= 0) return end + 4
   const most = limits.targetBytes + limits.fieldBytes + 64
-  const newline = bytes.indexOf(0x0a)
-  if (newline === 0 || (newline > 0 && bytes[newline - 1] !== 0x0d)) return { problem: 'bare LF' }
-  if (newline < 0 && bytes.length > limits.targetBytes + 64) return { problem: 'first line too long', tooLarge: 'target' }
+  if (hasBareLf(bytes, from)) return { problem: 'bare LF' }
+  if (!bytes.includes(0x0a) && bytes.length > limits.targetBytes + 64)
+    return { problem: 'first line too long', tooLarge: 'target' }
   if (bytes.length > most) return { problem: 'head too long', tooLarge: 'fields' }
   return undefined
+}
+
+/** A lenient reader could take a bare LF for the end of the head, so there is nothing to wait for. */
+function hasBareLf(bytes: Buffer, from: number): boolean {
+  for (let at = bytes.indexOf(0x0a, from); at >= 0; at = bytes.indexOf(0x0a, at + 1)) {
+    if (bytes[at - 1] !== 0x0d) return true
+  }
+  return false
 }
 
 /**
@@ -62,7 +70,8 @@ export function parseRequestHead(text: string, limits: HeadLimits): RequestHead 
   if (!isToken(method) || method.length > methodBytes) return { problem: 'method is not a token' }
   if (!visible.test(target)) return { problem: 'target holds other than visible ASCII' }
   if (version !== 'HTTP/1.1' && version !== 'HTTP/1.0') return versionProblem(version)
-  if (text.length - first.length > limits.fieldBytes) return { problem: 'fields too long', tooLarge: 'fields' }
+  if (text.length - first.length > limits.fieldBytes)
+    return { problem: 'fields too long', tooLarge: 'fields' }
   const fields = parseFields(lines, 1, limits.fieldCount)
   if ('problem' in fields) return fields
   return { method, target, minor: version === 'HTTP/1.1' ? 1 : 0, fields }
@@ -81,6 +90,8 @@ export function parseResponseHead(text: string, limits: HeadLimits): ResponseHea
   if (match === null) return { problem: 'no HTTP/1 status line' }
   const phrase = match[3] ?? ''
   if (phrase.length > limits.targetBytes) return { problem: 'status line too long', tooLarge: 'target' }
+  if (text.length - phrase.length > limits.fieldBytes)
+    return { problem: 'fields too long', tooLarge: 'fields' }
   const fields = parseFields(lines, 1, limits.fieldCount)
   if ('problem' in fields) return fields
   return { status: Number(match[2]), phrase, minor: match[1] === '1' ? 1 : 0, fields }

@@ -9,6 +9,7 @@ import type { Snapshot } from './model.ts'
 import { provision } from './provision.ts'
 import { compileSnapshot } from './snapshot.ts'
 
+/** What snapshots are made from. */
 export interface HolderDeps {
   /** Reads the configuration files anew. */
   readonly load: () => LoadResult

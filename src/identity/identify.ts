@@ -6,6 +6,15 @@ import { readProxyCredentials } from './proxy-credentials.ts'
 
 type Sandboxes = ReadonlySet<SandboxView>
 
+/** What a request brings to prove its sandbox. */
+export interface Presented {
+  readonly facts: ConnectionFacts
+  /** Value of its one `Proxy-Authorization` line. */
+  readonly proxyAuthorization: string | undefined
+  /** `ms` since the epoch. */
+  readonly now: number
+}
+
 /** What one connection proves, once its password is checked. */
 interface Proved {
   readonly facts: ConnectionFacts
@@ -18,12 +27,8 @@ interface Proved {
  * hold whole; a wrong password is never made good by another proof. `now` in `ms` since the epoch ends tokens and
  * sandboxes. The refusals of a wrong user, password, token age or sandbox age are the same.
  */
-export function identify(
-  snapshot: Snapshot,
-  facts: ConnectionFacts,
-  proxyAuthorization: string | undefined,
-  now: number,
-): Identified {
+export function identify(snapshot: Snapshot, presented: Presented): Identified {
+  const { facts, proxyAuthorization, now } = presented
   const token = checkPassword(snapshot, proxyAuthorization, now)
   if (token === 'wrong') {
     const names = namesOf(pointedAt(snapshot, { facts, token: undefined }))

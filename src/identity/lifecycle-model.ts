@@ -49,6 +49,7 @@ export interface SandboxReport {
   readonly handles: readonly HandleReport[]
 }
 
+/** What a sandbox is made from. */
 export interface CreateRequest {
   readonly template: string
   /** Made from the template's name when absent. */
@@ -73,8 +74,10 @@ export interface Rotated {
   readonly old_valid_until: string
 }
 
+/** What can be revoked. */
 export const revokeKinds = ['handle', 'lease', 'sandbox', 'credential'] as const
 
+/** What to revoke, or whose revocation to take back. */
 export interface RevokeRequest {
   readonly kind: (typeof revokeKinds)[number]
   /** Handle id or placeholder, lease id, sandbox name, credential name. */
@@ -83,17 +86,20 @@ export interface RevokeRequest {
   readonly undo?: boolean | undefined
 }
 
+/** For which access a sandbox gets a new placeholder. */
 export interface GrantRequest {
   readonly sandbox: string
   readonly access: string
 }
 
+/** The end of one `octroi run`. */
 export interface EndedRun {
   readonly sandbox: string
   /** Exit code of the command, 0 to 255. */
   readonly exit: number
 }
 
+/** What a revocation came to. */
 export interface Revoked {
   readonly kind: RevokeRequest['kind']
   /** What was revoked; a handle by its id, also when the placeholder was given. */

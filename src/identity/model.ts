@@ -58,6 +58,7 @@ export interface Snapshot {
   readonly selfNames: readonly string[]
 }
 
+/** Destinations of the accesses of one tenant. */
 export interface BoundDestinations {
   /** Is host:port a destination of any access of the tenant? */
   has(host: string, port: number): boolean
@@ -75,8 +76,13 @@ export interface ConnectionFacts {
   readonly openedFor: string | undefined
 }
 
+/** The sandbox that asks, or why none does. */
 export type Identified =
-  | { readonly ok: true; readonly sandbox: SandboxView; /** `false` for `source` alone. */ readonly mayUseHandles: boolean }
+  | {
+      readonly ok: true
+      readonly sandbox: SandboxView
+      /** `false` for `source` alone. */ readonly mayUseHandles: boolean
+    }
   | {
       readonly ok: false
       readonly reason: 'auth_missing' | 'auth_invalid' | 'identity_mismatch' | 'rate_limited'

@@ -130,6 +130,14 @@ function earliest(a: number | undefined, b: number | undefined): number | undefi
   return b === undefined ? a : Math.min(a, b)
 }
 
+const digests = new WeakMap<Policy, string>()
+
+function digestOf(policy: Policy): string {
+  const digest = digests.get(policy) ?? createHash('sha256').update(describePolicy(policy)).digest('hex')
+  digests.set(policy, digest)
+  return digest
+}
+
 const hashes = new WeakMap<Config, string>()
 
 /** Says which rules were in force, the same after every restart and for every order of the files. */
@@ -139,21 +147,12 @@ function hashOf(config: Config): string {
   const lines = [
     ...[...config.templates.values()].map(({ name, tenant, maxTtlMs }) => {
       const { policy, limits } = compiledFor(config, undefined, name)
-      return JSON.stringify(['template', name, tenant, maxTtlMs, limits, describePolicy(policy)])
+      return JSON.stringify(['template', name, tenant, maxTtlMs, limits, digestOf(policy)])
     }),
     ...[...config.sandboxes.values()].map((sandbox) => {
       const { name, tenant, agent, template, identity } = sandbox
       const { policy, limits } = compiledFor(config, sandbox, template)
-      return JSON.stringify([
-        'sandbox',
-        name,
-        tenant,
-        agent,
-        template,
-        identity,
-        limits,
-        describePolicy(policy),
-      ])
+      return JSON.stringify(['sandbox', name, tenant, agent, template, identity, limits, digestOf(policy)])
     }),
     ...[...config.access.values()].map((access) => JSON.stringify(['access', access])),
     JSON.stringify(['self', config.selfNames]),

@@ -1,6 +1,7 @@
 import type { Clock } from '../core/clock.ts'
 import { identify } from './identify.ts'
-import type { ConnectionFacts, Identified, Snapshot } from './model.ts'
+import type { Presented } from './identify.ts'
+import type { Identified, Snapshot } from './model.ts'
 import { readProxyCredentials } from './proxy-credentials.ts'
 
 /** Wrong passwords from one source for one user that get a 407 within `windowMs`; further ones get a 429. */
@@ -39,15 +40,13 @@ export function createThrottle(clock: Pick<Clock, 'monotonic'>, seed: number): T
  * `identify` with failures counted: the eleventh wrong password of a minute is `rate_limited`. The right one is always
  * taken, from any source: otherwise any neighbour could lock a sandbox out, and tokens are too long to be guessed.
  */
-export function identifyThrottled(request: {
-  readonly snapshot: Snapshot
-  readonly facts: ConnectionFacts
-  readonly proxyAuthorization: string | undefined
-  readonly now: number
-  readonly throttle: Throttle
-}): Identified {
-  const { snapshot, facts, proxyAuthorization, now, throttle } = request
-  const identified = identify(snapshot, facts, proxyAuthorization, now)
+export function identifyThrottled({
+  snapshot,
+  throttle,
+  ...presented
+}: Presented & { readonly snapshot: Snapshot; readonly throttle: Throttle }): Identified {
+  const { facts, proxyAuthorization } = presented
+  const identified = identify(snapshot, presented)
   if (identified.ok || identified.reason !== 'auth_invalid') return identified
   const source = facts.remoteAddress ?? facts.socketPath ?? 'unix'
   const user = readProxyCredentials(proxyAuthorization ?? '')?.user ?? ''

@@ -3,7 +3,14 @@ import { constants } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import { Secret } from '../core/secret.ts'
 import type { CredentialSource, Issued, Issuer, IssuerWorld, ValueSource } from './port.ts'
-import { invalid, isShort, requireSendable, unavailable, valueId, withoutFinalNewline } from './value-checks.ts'
+import {
+  invalid,
+  isShort,
+  requireSendable,
+  unavailable,
+  valueId,
+  withoutFinalNewline,
+} from './value-checks.ts'
 
 const commandTimeoutMs = 10_000
 /** More than any value may have, so that a longer one is seen to be longer. */
@@ -58,13 +65,15 @@ async function stampOf(source: ValueSource, world: IssuerWorld): Promise<string>
 
 async function readEnv(name: string, world: IssuerWorld): Promise<string> {
   const value = world.env[name]
-  if (value === undefined) throw unavailable(`the environment variable ${name} is not set in the broker's environment`)
+  if (value === undefined)
+    throw unavailable(`the environment variable ${name} is not set in the broker's environment`)
   return value
 }
 
 async function readSealed(name: string, world: IssuerWorld): Promise<string> {
   const found = await world.secret(name)
-  if (found === undefined) throw unavailable(`the store has no secret ${name}; set it with: octroi secret set ${name}`)
+  if (found === undefined)
+    throw unavailable(`the store has no secret ${name}; set it with: octroi secret set ${name}`)
   return found.reveal()
 }
 
@@ -76,7 +85,8 @@ async function readValueFile(path: string): Promise<string> {
   try {
     const found = await file.stat()
     if (!found.isFile()) throw unavailable(`${path} is not a file`)
-    if ((found.mode & 0o022) !== 0) throw unavailable(`others can write the file ${path}; run: chmod go-w ${path}`)
+    if ((found.mode & 0o022) !== 0)
+      throw unavailable(`others can write the file ${path}; run: chmod go-w ${path}`)
     const { buffer, bytesRead } = await file.read(Buffer.alloc(readBytes), 0, readBytes, 0)
     return withoutFinalNewline(decode(buffer.subarray(0, bytesRead)))
   } finally {

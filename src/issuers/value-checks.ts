@@ -11,10 +11,30 @@ const missing = new Set(['', 'undefined', 'null', 'none', '(null)', '(none)'])
 
 /** Values so common that replacing them would ruin responses, and that no upstream gives out. */
 const common = new Set([
-  ...['application/json', 'application/octet-stream', 'application/x-www-form-urlencoded', 'multipart/form-data'],
+  ...[
+    'application/json',
+    'application/octet-stream',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data',
+  ],
   ...['application/problem+json', 'text/event-stream', 'text/html; charset=utf-8', 'gzip, deflate, br'],
-  ...['authorization', 'www-authenticate', 'content-length', 'content-type', 'cache-control', 'transfer-encoding'],
-  ...['password', 'password123', 'changeme', 'your-api-key', 'your_api_key', 'your-api-key-here', 'placeholder'],
+  ...[
+    'authorization',
+    'www-authenticate',
+    'content-length',
+    'content-type',
+    'cache-control',
+    'transfer-encoding',
+  ],
+  ...[
+    'password',
+    'password123',
+    'changeme',
+    'your-api-key',
+    'your_api_key',
+    'your-api-key-here',
+    'placeholder',
+  ],
 ])
 
 /**

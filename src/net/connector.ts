@@ -8,6 +8,7 @@ import type { Destination } from '../policy/model.ts'
 import type { Approved, Connector, Resolver } from './port.ts'
 import type { SelfGuard } from './self-guard.ts'
 
+/** Collaborators and bounds of the connector. */
 export interface ConnectorOptions {
   readonly resolver: Resolver
   readonly ownAddresses: SelfGuard

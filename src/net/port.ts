@@ -13,9 +13,13 @@ export interface Approved {
   readonly addresses: readonly string[]
 }
 
+/** The only way out: judges a destination, then dials what was judged. */
 export interface Connector {
   /** Resolve once and judge every address; a `Refusal` names what failed. Dials nothing. */
   approve(destination: Destination, opened: readonly Cidr[], signal: AbortSignal): Promise<Approved>
-  /** Connect to the first approved address that answers. The address dialled is one that was judged. */
+  /**
+   * Connect to the first approved address that answers. The address dialled is one that was judged, and `approved` is the
+   * object that `approve` returned. The socket allows half-open connections: its owner ends it after `end`.
+   */
   dial(approved: Approved, signal: AbortSignal): Promise<{ socket: Socket; address: string }>
 }

@@ -14,6 +14,7 @@ export interface Answer {
   readonly ttlMs: number
 }
 
+/** Where names are asked for, and for how long. */
 export interface ResolverOptions {
   /** `['system']` (hosts file and the servers of resolv.conf), or addresses of DNS servers as `ip`, `ip:port` or `[ip6]:port`. */
   readonly servers: readonly string[]

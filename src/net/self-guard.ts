@@ -16,6 +16,7 @@ export interface SelfGuard {
   isSelfAddress(address: string, port: number): boolean
 }
 
+/** What the broker knows of itself; asked at each question. */
 export interface SelfGuardOptions {
   /** Asked each time, so that a reload is seen. */
   readonly listeners: () => readonly ListenerAddress[]

@@ -2,6 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { getCACertificates } from 'node:tls'
 import { OperatorError } from '../core/errors.ts'
 
+/** `trust:` of the configuration, files read. */
 export interface TrustOptions {
   /** Trust what this machine trusts. */
   readonly systemRoots: boolean
@@ -13,6 +14,7 @@ export interface TrustOptions {
   readonly systemStore?: () => readonly string[]
 }
 
+/** The certificates to trust, and what the operator should know of them. */
 export interface TrustRoots {
   /** PEM, each certificate once. */
   readonly certificates: readonly string[]

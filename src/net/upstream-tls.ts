@@ -7,6 +7,7 @@ import type { Clock } from '../core/clock.ts'
 import { Refusal } from '../core/errors.ts'
 import { createSessionCache } from './session-cache.ts'
 import type { SessionCache } from './session-cache.ts'
+import { guardDestroy } from './tls-socket.ts'
 import { loadTrustRoots } from './trust-roots.ts'
 import type { TrustOptions } from './trust-roots.ts'
 
@@ -18,6 +19,7 @@ export interface ClientCertificate {
   readonly key: string
 }
 
+/** One connection to secure. */
 export interface ConnectTlsOptions {
   /** Host of the destination, canonical: the name that the certificate must carry, and the SNI unless it is an address. */
   readonly servername: string
@@ -26,6 +28,7 @@ export interface ConnectTlsOptions {
   readonly clientCertificate?: ClientCertificate | undefined
 }
 
+/** TLS toward upstreams, always verified. */
 export interface UpstreamTls {
   /**
    * Verified TLS over a dialled socket, which it owns from now on. A `Refusal` (`upstream_tls`, `upstream_timeout`)
@@ -38,6 +41,7 @@ export interface UpstreamTls {
   readonly notes: readonly string[]
 }
 
+/** Trust and bounds of TLS toward upstreams. */
 export interface UpstreamTlsOptions extends TrustOptions {
   readonly clock: Clock
   /** Default `TLSv1.2`. */
@@ -134,6 +138,7 @@ function start(socket: Socket, servername: string, side: Side): TLSSocket {
     ...(isIP(servername) === 0 ? { servername } : {}),
     ...(session ? { session } : {}),
   })
+  guardDestroy(tls, socket)
   // In TLS 1.2 the session comes before the certificate was judged; one of an upstream that fails is not kept.
   let early: Buffer | undefined
   let isVerified = false
@@ -150,15 +155,14 @@ function start(socket: Socket, servername: string, side: Side): TLSSocket {
 
 interface Handshake {
   readonly tls: TLSSocket
-  readonly socket: Socket
   readonly servername: string
   readonly signal: AbortSignal
   readonly clock: Clock
   readonly timeoutMs: number
 }
 
-/** Resolves when the upstream is verified; anything else destroys both sockets. */
-function verified({ tls, socket, servername, signal, clock, timeoutMs }: Handshake): Promise<TLSSocket> {
+/** Resolves when the upstream is verified; anything else destroys the TLS socket and with it the one below. */
+function verified({ tls, servername, signal, clock, timeoutMs }: Handshake): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const settle = (): void => {
       cancelTimeout()
@@ -169,7 +173,6 @@ function verified({ tls, socket, servername, signal, clock, timeoutMs }: Handsha
       settle()
       tls.on('error', ignore)
       tls.destroy()
-      socket.destroy()
       reject(error as Error)
     }
     const onAbort = (): void => fail(signal.reason)
@@ -227,7 +230,7 @@ export function createUpstreamTls(options: UpstreamTlsOptions): UpstreamTls {
       signal.throwIfAborted()
       if (socket.destroyed) throw toRefusal(servername, new HandshakeEnded('the connection is closed'))
       const tls = start(socket, servername, sideFor(clientCertificate))
-      return verified({ tls, socket, servername, signal, clock, timeoutMs: handshakeTimeoutMs })
+      return verified({ tls, servername, signal, clock, timeoutMs: handshakeTimeoutMs })
     },
   }
 }

@@ -12,6 +12,8 @@ import type { Leg } from './upstream-leg.ts'
 
 interface Context {
   readonly request: ClientRequest
+  /** The request's body is wholly through. */
+  readonly isRequestSent: () => boolean
   readonly treatment: Treatment
   readonly record: Record
   readonly story: { readonly leg: Leg | undefined }
@@ -39,22 +41,21 @@ export async function answer(client: ClientConnection, outcome: Outcome, context
   const { record, request } = context
   refuseLarge(outcome, record)
   const delimiter = delimiterOf(outcome, request)
-  const mayKeep = request.head.minor === 1 && delimiter !== 'close' && !closesAfter(context)
-  const head = responseHead(outcome, { delimiter, mayKeep })
   record.status = outcome.status
   if (delimiter === 'none') {
-    client.answering(true)
-    await send(client.socket, head)
+    const mayKeep = keepsConnection(context, delimiter)
+    await taken(client, send(client.socket, responseHead(outcome, { delimiter, mayKeep })))
     record.redactions = outcome.redactions()
     return mayKeep
   }
   const first = await firstPiece(client, outcome.body)
-  client.answering(true)
+  const mayKeep = keepsConnection(context, delimiter)
+  const head = responseHead(outcome, { delimiter, mayKeep })
   try {
     await relay(client, { outcome, context, head, delimiter, first })
   } catch (error) {
     record.redactions = outcome.redactions()
-    throw error instanceof ClientGone ? error : new CutAnswer(error)
+    throw error instanceof ClientGone ? error : new CutAnswer(error, delimiter)
   }
   record.redactions = outcome.redactions()
   return mayKeep
@@ -64,10 +65,13 @@ export async function answer(client: ClientConnection, outcome: Outcome, context
 export class CutAnswer extends Error {
   override readonly name = 'CutAnswer'
   readonly reason: unknown
+  /** The end of the connection is what would make the answer whole: only a reset says that it is not. */
+  readonly needsReset: boolean
 
-  constructor(reason: unknown) {
+  constructor(reason: unknown, delimiter: Delimiter) {
     super('the response was cut')
     this.reason = reason
+    this.needsReset = delimiter === 'close'
   }
 }
 
@@ -77,19 +81,26 @@ function delimiterOf(outcome: Outcome, request: ClientRequest): Delimiter {
   return request.head.minor === 1 ? 'chunked' : 'close'
 }
 
-// The request's body is not through yet, or never will be: the next request could not be found on this connection.
-function closesAfter({ request, story }: Context): boolean {
-  if (story.leg === undefined) return true
-  return request.head.fields.some(
+/** Judged as the head is written, so that the client is told. */
+function keepsConnection({ request, isRequestSent, story }: Context, delimiter: Delimiter): boolean {
+  if (request.head.minor === 0 || delimiter === 'close' || story.leg === undefined) return false
+  // The request's body is not through yet, or never will be: the next request could not be found on this connection.
+  if (!isRequestSent()) return false
+  return !request.head.fields.some(
     ([name, value]) => name.toLowerCase() === 'connection' && /\bclose\b/i.test(value),
   )
 }
 
-function responseHead(outcome: Outcome, { delimiter, mayKeep }: { delimiter: Delimiter; mayKeep: boolean }): string {
+function responseHead(
+  outcome: Outcome,
+  { delimiter, mayKeep }: { delimiter: Delimiter; mayKeep: boolean },
+): string {
   const framing: Field[] = []
   if (delimiter === 'length') framing.push(['Content-Length', String(outcome.body.length ?? 0)])
   if (delimiter === 'chunked') framing.push(['Transfer-Encoding', 'chunked'])
-  if (delimiter === 'none' && outcome.declared !== undefined) framing.push(['Content-Length', String(outcome.declared)])
+  // RFC 9110 section 8.6: a 204 has no length.
+  if (delimiter === 'none' && outcome.declared !== undefined && outcome.status !== 204)
+    framing.push(['Content-Length', String(outcome.declared)])
   if (!mayKeep) framing.push(['Connection', 'close'])
   return writeHead(`HTTP/1.1 ${outcome.status} ${outcome.phrase}`, [...outcome.fields, ...framing])
 }
@@ -130,17 +141,30 @@ async function relay(
     if (limit !== undefined && record.bytesDown > limit) {
       throw new Refusal('upstream_failed', { detail: `response over ${limit} bytes` })
     }
-    await writePiece(client, piece, delimiter)
+    await taken(client, writePiece(client, piece, delimiter))
     extend(context, client)
     piece = await outcome.body.next()
   }
   if (delimiter === 'chunked') {
-    await send(socket, lastChunk(treatTrailers(permittedTrailers(outcome.body.trailers), context.treatment)))
+    const last = lastChunk(treatTrailers(permittedTrailers(outcome.body.trailers), context.treatment))
+    await taken(client, send(socket, last))
   }
   if (client.isGone) throw new ClientGone('the client left')
 }
 
-function writePiece(client: ClientConnection, piece: Buffer, delimiter: Delimiter): Promise<void> | undefined {
+/** Waits for the client to take what was written, at most `stallMs`: one that reads nothing must not hold an upstream. */
+async function taken(client: ClientConnection, room: Promise<void> | undefined): Promise<void> {
+  if (room === undefined) return
+  client.allow(client.plane.limits.stallMs)
+  await room
+  client.deadline = Infinity
+}
+
+function writePiece(
+  client: ClientConnection,
+  piece: Buffer,
+  delimiter: Delimiter,
+): Promise<void> | undefined {
   const { socket } = client
   if (delimiter !== 'chunked') return send(socket, piece)
   socket.cork()

@@ -136,7 +136,7 @@ class CloseBody implements Body {
       await this.#reader.more()
     }
     // A reset is not an end: what was sent may be cut, and a false clean end would hide it.
-    if (this.#reader.closed && !this.#reader.socket.readableEnded) throw this.#errors.cut()
+    if (!this.#reader.finished) throw this.#errors.cut()
     this.complete = true
     return undefined
   }

@@ -1,4 +1,6 @@
+import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { TLSSocket } from 'node:tls'
 
 /** Bytes held before the socket is paused, and below which it is resumed. */
 const high = 256 * 1024
@@ -14,8 +16,10 @@ export class ByteReader {
   #size = 0
   #waiting: (() => void) | undefined
   #paused = false
-  /** The peer sent its last byte (FIN). */
+  /** Nothing more will come. */
   ended = false
+  /** The peer itself said so (FIN): nothing is missing. A connection that failed ended without. */
+  finished = false
   /** The socket is gone in both directions. */
   closed = false
   /** Bytes taken off the socket so far. */
@@ -33,6 +37,12 @@ export class ByteReader {
   }
 
   readonly #onEnd = (): void => {
+    this.finished = true
+    this.ended = true
+    this.#wake()
+  }
+
+  readonly #onError = (): void => {
     this.ended = true
     this.#wake()
   }
@@ -48,8 +58,7 @@ export class ByteReader {
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
-    // An error is always followed by `close`; the listener only keeps it from being uncaught.
-    socket.on('error', this.#onEnd)
+    socket.on('error', this.#onError)
     // A socket that another reader gave back is paused.
     socket.resume()
   }
@@ -138,6 +147,17 @@ function room(socket: Duplex): Promise<void> {
     socket.on('drain', done)
     socket.on('close', done)
   })
+}
+
+/**
+ * Ends the connection so that the peer cannot take it for the orderly end of a message: by a reset over TCP. TLS says the
+ * same by the missing close_notify; a unix socket has no way to say it.
+ */
+export function resetClose(socket: Duplex): void {
+  const isTcp =
+    socket instanceof Socket && !(socket instanceof TLSSocket) && socket.remoteFamily !== undefined
+  if (isTcp) socket.resetAndDestroy()
+  else socket.destroy()
 }
 
 /**

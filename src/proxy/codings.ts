@@ -1,182 +1,256 @@
-import * as zlib from 'node:zlib'
+import type { Transform } from 'node:stream'
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createInflateRaw,
+  createZstdDecompress,
+} from 'node:zlib'
 import { Refusal } from '../core/errors.ts'
 
-/** Content codings that are decoded here, by the names of RFC 9110 section 8.4.1, RFC 7932 and RFC 8878. */
+/** Content codings that are decoded, RFC 9110 section 8.4.1; `deflate` in both kinds, since servers send either. */
 export const decodableCodings: readonly string[] = ['gzip', 'x-gzip', 'deflate', 'br', 'zstd']
 
-/** Decodes one body piece by piece. */
-export interface Decoder {
-  /** Everything that the bytes so far decode to and was not returned yet; throws a `Refusal`. */
-  write(piece: Uint8Array): Promise<Uint8Array>
-  /** The rest; `unreadable_encoding` when the input is cut. */
-  end(): Promise<Uint8Array>
-}
-
+/** Bounds of what a response may expand to. */
 export interface DecoderLimits {
-  /** Decoded bytes for each coded byte, once more than a mebibyte came out. Default 200. */
+  /** Decoded bytes per byte received, judged beyond 1 MiB of decoded bytes; default 200. */
   readonly maxRatio?: number
-  /** Decoded bytes in all. Default 1 GiB. */
+  /** Decoded bytes; default 1 GiB. */
   readonly maxBytes?: number
 }
 
-const maxStack = 3
-const ratioAppliesFrom = 1024 * 1024
-
-/** What to offer an upstream whose answer must be readable: the client's list, less what we cannot decode. */
-export function limitAcceptEncoding(value: string | undefined): string {
-  if (value === undefined) return 'identity'
-  const kept = value
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => {
-      const coding = part.split(';')[0]?.trim().toLowerCase() ?? ''
-      return coding === 'identity' || decodableCodings.includes(coding)
-    })
-  return kept.length > 0 ? kept.join(', ') : 'identity'
+/**
+ * Decoder of one body. What a coding carries beside the content (names and comments of gzip, skippable frames of zstd) is
+ * dropped. Fails with `Refusal('unreadable_encoding')` for broken or cut off data and for bytes behind its end, with
+ * `Refusal('bomb')` beyond a limit; after a failure it is closed.
+ */
+export interface Decoder {
+  /** Decoded bytes of a piece, possibly none yet. */
+  write(piece: Uint8Array): Promise<Uint8Array>
+  /** The remaining bytes; fails if the data is not complete. */
+  end(): Promise<Uint8Array>
+  /** Lets go of the memory of a body that is not read to its end. */
+  close(): void
 }
 
-/** A decoder for a `Content-Encoding`, the word `identity`, or `unreadable` for a coding that is not known here. */
+/** Codings in a row that are undone; more have no use but to hide something. */
+const deepestStack = 3
+
+const ratioFloor = 1_048_576
+const defaultRatio = 200
+const defaultBytes = 1_073_741_824
+
+/** RFC 9659 section 3: a window of 8 MiB is what `zstd` may ask of a recipient. */
+const zstdWindowLog = 23
+
+/** The Accept-Encoding to send where answers are read: the client's, less what is not decoded; `identity` if nothing is left. */
+export function limitAcceptEncoding(value: string | undefined): string {
+  const kept = (value ?? '').split(',').filter((item) => {
+    const match = /^\s*([\w!#$%&'*+.^`|~-]+)\s*(?:;\s*q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?$/i.exec(item)
+    const name = match?.[1]?.toLowerCase()
+    return name !== undefined && (name === 'identity' || decodableCodings.includes(name))
+  })
+  return kept.length === 0 ? 'identity' : kept.map((item) => item.trim()).join(', ')
+}
+
+/**
+ * A decoder for the value of Content-Encoding (several fields joined by commas); `identity` if there is nothing to
+ * decode, `unreadable` for an unknown coding or more than three.
+ */
 export function createDecoder(contentEncoding: string, limits: DecoderLimits = {}): Decoder | 'identity' | 'unreadable' {
   const codings = contentEncoding
     .split(',')
     .map((coding) => coding.trim().toLowerCase())
     .filter((coding) => coding !== '' && coding !== 'identity')
   if (codings.length === 0) return 'identity'
-  if (codings.length > maxStack || codings.some((coding) => !decodableCodings.includes(coding))) return 'unreadable'
-  const meter = new Meter(limits)
-  // Applied in the order listed, so the last one is taken off first.
-  return new Stack(codings.reverse().map((coding) => new Stage(coding, meter)), meter)
+  if (codings.length > deepestStack || codings.some((coding) => !decodableCodings.includes(coding))) return 'unreadable'
+  return new StackDecoder(codings.toReversed(), limits)
 }
 
-/** Counts what goes in and comes out of a whole stack, so that nesting does not multiply the limit. */
-class Meter {
-  readonly #maxRatio: number
-  readonly #maxBytes: number
-  input = 0
-
-  constructor({ maxRatio = 200, maxBytes = 1024 ** 3 }: DecoderLimits) {
-    this.#maxRatio = maxRatio
-    this.#maxBytes = maxBytes
-  }
-
-  check(output: number): void {
-    if (output > this.#maxBytes) throw new Refusal('bomb')
-    if (output > ratioAppliesFrom && output > this.input * this.#maxRatio) throw new Refusal('bomb')
-  }
-}
-
-class Stack implements Decoder {
+/** The last coding applied is the first to undo. */
+class StackDecoder implements Decoder {
   readonly #stages: readonly Stage[]
-  readonly #meter: Meter
+  readonly #budget: Budget
 
-  constructor(stages: readonly Stage[], meter: Meter) {
-    this.#stages = stages
-    this.#meter = meter
+  constructor(codings: readonly string[], limits: DecoderLimits) {
+    const budget = new Budget(limits)
+    this.#budget = budget
+    this.#stages = codings.map((coding) => new Stage(coding, budget))
   }
 
   async write(piece: Uint8Array): Promise<Uint8Array> {
-    this.#meter.input += piece.length
-    let bytes = piece
-    for (const stage of this.#stages) bytes = await stage.write(bytes)
-    return bytes
+    this.#budget.received += piece.length
+    return this.#guarded(async () => {
+      let bytes = piece
+      for (const stage of this.#stages) bytes = await stage.write(bytes)
+      return bytes
+    })
   }
 
   async end(): Promise<Uint8Array> {
-    let bytes: Uint8Array = new Uint8Array(0)
-    for (const stage of this.#stages) {
-      const written = await stage.write(bytes)
-      bytes = Buffer.concat([written, await stage.end()])
+    return this.#guarded(async () => {
+      let bytes: Uint8Array = Buffer.alloc(0)
+      for (const stage of this.#stages) bytes = Buffer.concat([await stage.write(bytes), await stage.end()])
+      return bytes
+    })
+  }
+
+  close(): void {
+    for (const stage of this.#stages) stage.close()
+  }
+
+  async #guarded(decode: () => Promise<Uint8Array>): Promise<Uint8Array> {
+    try {
+      return await decode()
+    } catch (error) {
+      this.close()
+      throw error instanceof Refusal ? error : new Refusal('unreadable_encoding', { cause: error })
     }
-    return bytes
   }
 }
 
-type Unzip = zlib.Gunzip | zlib.Inflate | zlib.InflateRaw | zlib.BrotliDecompress | zlib.ZstdDecompress
+/** Every stage is held to the bytes received, so that a stack cannot multiply ratios. */
+class Budget {
+  received = 0
+  readonly #maxRatio: number
+  readonly #maxBytes: number
 
-/** One coding. The zlib stream is made at the first byte, which tells zlib-wrapped deflate from raw. */
-class Stage {
-  readonly #coding: string
-  readonly #meter: Meter
-  #stream: Unzip | undefined
-  #out: Buffer[] = []
-  #size = 0
-  #error: Error | undefined
-  #isEnded = false
-  #wake: (() => void) | undefined
-
-  constructor(coding: string, meter: Meter) {
-    this.#coding = coding
-    this.#meter = meter
+  constructor(limits: DecoderLimits) {
+    this.#maxRatio = limits.maxRatio ?? defaultRatio
+    this.#maxBytes = limits.maxBytes ?? defaultBytes
   }
 
-  async write(bytes: Uint8Array): Promise<Uint8Array> {
-    if (bytes.length > 0) {
-      if (this.#isEnded) throw unreadable('bytes after the end of the coding')
-      const stream = (this.#stream ??= this.#open(bytes[0] ?? 0))
-      await this.#settle((done) => void stream.write(bytes, done))
+  isExceededBy(decoded: number): boolean {
+    return decoded > this.#maxBytes || (decoded > ratioFloor && decoded > this.received * this.#maxRatio)
+  }
+}
+
+/** One coding of a stack. */
+class Stage {
+  readonly #coding: string
+  readonly #budget: Budget
+  #stream: (Transform & { readonly bytesWritten: number }) | undefined
+  /** Bytes before the kind of `deflate` is known. */
+  #first: Uint8Array = Buffer.alloc(0)
+  #received = 0
+  #decoded = 0
+  #output: Buffer[] = []
+  #failure: unknown
+  #hasEnded = false
+  #wake: () => void = () => {}
+
+  constructor(coding: string, budget: Budget) {
+    this.#coding = coding
+    this.#budget = budget
+  }
+
+  async write(piece: Uint8Array): Promise<Uint8Array> {
+    if (piece.length === 0) return piece
+    this.#received += piece.length
+    const bytes = this.#first.length === 0 ? piece : Buffer.concat([this.#first, piece])
+    // Two bytes tell the two kinds of deflate apart.
+    if (this.#stream === undefined && bytes.length < 2) {
+      this.#first = bytes
+      return Buffer.alloc(0)
     }
-    return this.#take()
+    this.#first = Buffer.alloc(0)
+    return this.#feed(bytes)
   }
 
   async end(): Promise<Uint8Array> {
-    const stream = this.#stream
-    if (stream === undefined) return new Uint8Array(0)
-    if (!this.#isEnded) await this.#settle((done) => stream.end(done))
-    stream.destroy()
-    return this.#take()
+    if (this.#received === 0) return Buffer.alloc(0)
+    const early = this.#first.length > 0 ? await this.#feed(this.#first) : Buffer.alloc(0)
+    const stream = this.#open(Buffer.alloc(0))
+    if (!this.#hasEnded) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+        stream.end()
+        this.#drain()
+      })
+    }
+    this.#check()
+    return Buffer.concat([early, this.#taken()])
   }
 
-  /** Runs one call of the stream to its end: its own callback, its end, or its failure. */
-  async #settle(call: (done: () => void) => void): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve
-      call(() => setImmediate(resolve))
-    })
-    this.#wake = undefined
-    if (this.#error !== undefined) throw this.#error
+  close(): void {
+    this.#stream?.destroy()
   }
 
-  #take(): Uint8Array {
-    const bytes = this.#out.length === 1 ? (this.#out[0] ?? Buffer.alloc(0)) : Buffer.concat(this.#out)
-    this.#out = []
-    return bytes
+  async #feed(bytes: Uint8Array): Promise<Uint8Array> {
+    const stream = this.#open(bytes)
+    if (!this.#hasEnded) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+        stream.write(bytes, () => {
+          this.#drain()
+          resolve()
+        })
+      })
+    }
+    this.#check()
+    return this.#taken()
   }
 
-  #open(first: number): Unzip {
-    const stream = openStream(this.#coding, first)
-    stream.on('data', (chunk: Buffer) => {
-      this.#size += chunk.length
-      this.#out.push(chunk)
-      try {
-        this.#meter.check(this.#size)
-      } catch (error) {
-        this.#fail(error instanceof Error ? error : unreadable('limit'))
-      }
-    })
+  #open(first: Uint8Array): Transform & { readonly bytesWritten: number } {
+    if (this.#stream !== undefined) return this.#stream
+    const stream = streamFor(this.#coding, first)
+    stream.on('readable', () => this.#drain())
     stream.on('end', () => {
-      this.#isEnded = true
-      this.#wake?.()
+      this.#hasEnded = true
+      this.#wake()
     })
-    stream.on('error', (error) => this.#fail(unreadable(error.message)))
+    stream.on('error', (error) => {
+      this.#failure ??= error
+      this.#wake()
+    })
+    stream.on('close', () => this.#wake())
+    this.#stream = stream
     return stream
   }
 
-  #fail(error: Error): void {
-    this.#error ??= error
-    this.#stream?.destroy()
-    this.#wake?.()
+  #drain(): void {
+    for (;;) {
+      const bytes: unknown = this.#stream?.read()
+      if (!Buffer.isBuffer(bytes)) return
+      this.#decoded += bytes.length
+      if (this.#budget.isExceededBy(this.#decoded)) {
+        this.#failure ??= new Refusal('bomb')
+        this.#stream?.destroy()
+        return
+      }
+      this.#output.push(bytes)
+    }
+  }
+
+  #check(): void {
+    if (this.#failure !== undefined) throw this.#failure
+    // A stream that has ended took no byte behind the end of its data.
+    if (this.#hasEnded && this.#received > (this.#stream?.bytesWritten ?? 0)) throw new Refusal('unreadable_encoding')
+  }
+
+  #taken(): Uint8Array {
+    const output = this.#output
+    this.#output = []
+    return output.length === 1 && output[0] !== undefined ? output[0] : Buffer.concat(output)
   }
 }
 
-function openStream(coding: string, first: number): Unzip {
-  if (coding === 'br') return zlib.createBrotliDecompress()
-  if (coding === 'zstd') {
-    // RFC 9659: a window of at most 8 MiB in content codings.
-    return zlib.createZstdDecompress({ params: { [zlib.constants.ZSTD_d_windowLogMax]: 23 } })
+function streamFor(coding: string, first: Uint8Array): Transform & { readonly bytesWritten: number } {
+  switch (coding) {
+    case 'br':
+      return createBrotliDecompress()
+    case 'zstd':
+      return createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: zstdWindowLog } })
+    case 'deflate':
+      return hasZlibHeader(first) ? createInflate() : createInflateRaw()
+    default:
+      return createGunzip()
   }
-  if (coding !== 'deflate') return zlib.createGunzip()
-  // RFC 9110 section 8.4.1.2 notes that some servers send raw deflate; a zlib header has method 8 in its low nibble.
-  return (first & 0x0f) === 8 ? zlib.createInflate() : zlib.createInflateRaw()
 }
 
-const unreadable = (detail: string): Refusal => new Refusal('unreadable_encoding', { detail })
+/** RFC 1950 section 2.2; a raw stream never begins so, as its first block would be a stored one with filler bits set. */
+function hasZlibHeader(first: Uint8Array): boolean {
+  const [method = 0, flags = 0] = first
+  return (method & 0x0f) === 8 && method >> 4 <= 7 && (method * 256 + flags) % 31 === 0
+}

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { findHeadEnd, parseRequestHead, type RequestHead } from '../http1/head.ts'
 import type { ConnectionFacts, Identified, Snapshot } from '../identity/model.ts'
@@ -83,7 +84,8 @@ export class ClientConnection implements Timed {
   /** Who asks, for the request just read; the same proof under the same snapshot is looked up once. */
   identify(snapshot: Snapshot, proxyAuthorization: string | undefined): Identified {
     const known = this.#identified
-    if (known?.snapshot === snapshot && known.value === proxyAuthorization && known.result.ok) return known.result
+    if (known?.snapshot === snapshot && known.value === proxyAuthorization && known.result.ok)
+      return known.result
     const result = this.plane.identify(this.facts, snapshot, proxyAuthorization)
     this.#identified = { snapshot, value: proxyAuthorization, result }
     return result
@@ -129,19 +131,22 @@ export class ClientConnection implements Timed {
     return head
   }
 
-  // FIN after a whole request may be a client that only finished sending, or one that left: it gets a moment.
+  // FIN may come from a client that only finished sending, or from one that left: it gets a moment. A write is what
+  // finds out, since a client that left answers it with a reset; so each one that was taken earns another moment.
   #halfClosed(): void {
-    if (this.#onGone === undefined) return
+    const waiting = this.#onGone
+    if (waiting === undefined) return
+    const written = this.#written
     this.plane.clock.after(this.plane.limits.halfCloseMs, () => {
-      if (!this.#hasAnswered) this.#gone()
+      if (this.#onGone !== waiting) return
+      if (this.#written > written || this.socket.writableLength > 0) this.#halfClosed()
+      else this.#gone()
     })
   }
 
-  #hasAnswered = false
-
-  /** The answer has begun: from here on a failing write tells that the client left. */
-  answering(isAnswering: boolean): void {
-    this.#hasAnswered = isAnswering
+  get #written(): number {
+    // Every socket served here is a `net.Socket`, plain or TLS; `Duplex` only says what is used of it.
+    return (this.socket as Partial<Pick<Socket, 'bytesWritten'>>).bytesWritten ?? 0
   }
 
   #gone(): void {

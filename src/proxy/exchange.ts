@@ -17,7 +17,7 @@ import { readableRequest, treatResponse, treatmentOf, type Treatment } from './r
 import { finish } from './finish.ts'
 import { swapFields } from './swap.ts'
 import { connectUpstream, type Leg } from './upstream-leg.ts'
-import { whoAsks } from './who.ts'
+import { noteSender, whoAsks } from './who.ts'
 
 /** What happens to one request, from its head to its event; the stages stand in the order in which they run. */
 interface Story {
@@ -45,43 +45,58 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
     snapshot,
     source: client.source,
   })
-  const story: Story = { client, snapshot, record, abort: new AbortController(), leg: undefined, body: undefined }
+  const story: Story = {
+    client,
+    snapshot,
+    record,
+    abort: new AbortController(),
+    leg: undefined,
+    body: undefined,
+  }
   const releases: (() => void)[] = []
   if (client.tunnel !== undefined) client.tunnel.requests++
   try {
     const request = understand(story, head)
     const who = whoAsks(client, head, snapshot, record)
     refuseUnready(story)
-    const cleared = admitRequest({ plane, snapshot, who, record }, request, (release) => releases.push(release))
+    const cleared = admitRequest({ plane, snapshot, who, record }, request, (release) =>
+      releases.push(release),
+    )
     releases.push(watch(story, cleared))
     const treatment = treatmentOf(plane, snapshot, { sandbox: who.sandbox, request })
     const incoming = await askUpstream(story, cleared, treatment)
     const outcome = await treatResponse(incoming, treatment, plane)
-    const mayKeep = await answer(client, outcome, { request, treatment, record, story })
+    const { isRequestSent } = incoming
+    const mayKeep = await answer(client, outcome, { request, isRequestSent, treatment, record, story })
     return keep(story, { request, incoming, mayKeep })
   } catch (error) {
     return await refuse(client, error, { record, head, body: story.body, leg: story.leg })
   } finally {
     for (const release of releases) release()
     client.onGone(undefined)
-    client.answering(false)
     finish(plane, record)
   }
 }
 
-function understand({ client, record }: Story, head: RequestHead): ClientRequest {
+function understand({ client, snapshot, record }: Story, head: RequestHead): ClientRequest {
   record.method = head.method
   if (client.tunnel !== undefined) {
     record.destination = client.tunnel.destination
     record.scheme = client.tunnel.scheme
-    if (client.tunnel.scheme === 'https') record.tls = { mode: 'terminate', ...version(client.tunnel.tlsVersion) }
+    if (client.tunnel.scheme === 'https')
+      record.tls = { mode: 'terminate', ...version(client.tunnel.tlsVersion) }
   }
-  const request = readRequest(head, client.tunnel)
-  record.destination = request.destination
-  record.scheme = request.scheme
-  record.path = request.path
-  if (client.tunnel?.isMisdirected === true) throw new Refusal('authority_mismatch')
-  return request
+  try {
+    const request = readRequest(head, client.tunnel)
+    record.destination = request.destination
+    record.scheme = request.scheme
+    record.path = request.path
+    if (client.tunnel?.isMisdirected === true) throw new Refusal('authority_mismatch')
+    return request
+  } catch (error) {
+    noteSender(client, head, snapshot, record)
+    throw error
+  }
 }
 
 const version = (tls: string | undefined): { version?: string } => (tls === undefined ? {} : { version: tls })
@@ -96,6 +111,7 @@ function watch(story: Story, cleared: Cleared): () => void {
   const { client, record, abort } = story
   const { plane } = client
   const live = {
+    isBusy: true,
     isStillAllowed: (snapshot: Snapshot): boolean => isStillAllowed(snapshot, cleared, plane.clock.now()),
     revoke: (): void => {
       record.denied = 'revoked'
@@ -149,7 +165,11 @@ async function askUpstream(story: Story, cleared: Cleared, treatment: Treatment)
 
 // RFC 9110 section 9.2.2: only what has no effect of its own, and only when the server had closed a kept connection.
 function mayRepeat(leg: Leg, request: ClientRequest): boolean {
-  return leg.isReused && request.framing.kind === 'none' && ['GET', 'HEAD', 'OPTIONS'].includes(request.head.method)
+  return (
+    leg.isReused &&
+    request.framing.kind === 'none' &&
+    ['GET', 'HEAD', 'OPTIONS'].includes(request.head.method)
+  )
 }
 
 async function send(
@@ -169,7 +189,11 @@ async function send(
     {
       method: request.head.method,
       target: request.target,
-      fields: [['Host', host], ...fields, ...(request.expectsContinue ? [['Expect', '100-continue'] as const] : [])],
+      fields: [
+        ['Host', host],
+        ...fields,
+        ...(request.expectsContinue ? [['Expect', '100-continue'] as const] : []),
+      ],
       framing: request.framing,
       body: story.body,
       isBodyReady: client.reader.size > 0,

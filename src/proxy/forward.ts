@@ -64,6 +64,10 @@ export async function forward(
   const pump = new RequestPump(upstream, outgoing, options)
   void pump.run()
   const head = await finalHead(upstream, { outgoing, options })
+  pump.isAnswered = true
+  upstream.deadline = options.now() + options.limits.stallMs
+  // The answer to the last piece can be read before the loop has told that the piece is written.
+  if (!pump.isDone) await nextTurn()
   const framing = responseFraming(head, outgoing.method)
   if ('problem' in framing) throw new Refusal('upstream_failed', { detail: framing.problem })
   const body = bodyOf(upstream.reader, framing, {
@@ -76,18 +80,24 @@ export async function forward(
     framing,
     body,
     isRequestSent: () => pump.isDone,
-    mayReuse: () => head.status !== 101 && pump.isDone && body.complete && framing.kind !== 'close' && isPersistent(head),
+    mayReuse: () =>
+      head.status !== 101 && pump.isDone && body.complete && framing.kind !== 'close' && isPersistent(head),
   }
 }
 
 type Options = Parameters<typeof forward>[2]
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /** Writes the request; a failure of the client's body fails the upstream, since half a request must not look whole. */
 class RequestPump {
   readonly #upstream: Upstream
   readonly #outgoing: Outgoing
   readonly #options: Options
+  /** The whole request is written. */
   isDone = false
+  /** The final response has begun: the upstream's time is no longer the request's. */
+  isAnswered = false
 
   constructor(upstream: Upstream, outgoing: Outgoing, options: Options) {
     this.#upstream = upstream
@@ -97,21 +107,31 @@ class RequestPump {
 
   async run(): Promise<void> {
     try {
-      const { limits, now } = this.#options
+      const { limits } = this.#options
       const head = this.#head()
-      this.#upstream.deadline = now() + limits.firstByteMs
+      this.#allow(limits.stallMs)
       if (this.#outgoing.framing.kind === 'none') await this.#write(head)
       else await this.#withBody(head)
       this.isDone = true
+      this.#allow(limits.firstByteMs)
     } catch (error) {
       this.#upstream.fail(error instanceof Error ? error : new Refusal('internal', { cause: error }))
     }
   }
 
+  /** Time for the next step of the request; once the response has begun, its own steps set the time. */
+  #allow(ms: number): void {
+    if (!this.isAnswered) this.#upstream.deadline = this.#options.now() + ms
+  }
+
   #head(): string {
     const { method, target, fields, framing, upgrade } = this.#outgoing
     const switching: Field[] = upgrade === undefined ? [] : [['Connection', 'Upgrade'], ['Upgrade', upgrade]] // prettier-ignore
-    return writeHead(`${method} ${target} HTTP/1.1`, [...fields, ...framingFields(framing, method), ...switching])
+    return writeHead(`${method} ${target} HTTP/1.1`, [
+      ...fields,
+      ...framingFields(framing, method),
+      ...switching,
+    ])
   }
 
   async #withBody(head: string): Promise<void> {
@@ -119,20 +139,21 @@ class RequestPump {
     const { body, isBodyReady } = this.#outgoing
     socket.cork()
     void this.#write(head)
-    if (!isBodyReady) socket.uncork()
-    for (let isFirst = true; ; isFirst = false) {
+    // What is there may be less than a piece, such as the size of a chunk to come: the head waits one turn, not for it.
+    if (isBodyReady) setImmediate(() => socket.uncork())
+    else socket.uncork()
+    for (;;) {
       const piece = await body.next()
-      if (isFirst && isBodyReady) process.nextTick(() => socket.uncork())
       if (piece === undefined) break
       await this.#piece(piece)
     }
-    if (this.#outgoing.framing.kind === 'chunked') await this.#write(lastChunk(permittedTrailers(body.trailers)))
+    if (this.#outgoing.framing.kind === 'chunked')
+      await this.#write(lastChunk(permittedTrailers(body.trailers)))
   }
 
   async #piece(piece: Buffer): Promise<void> {
     const { socket } = this.#upstream
-    const { events, limits, now } = this.#options
-    this.#upstream.deadline = now() + limits.stallMs
+    const { events, limits } = this.#options
     if (this.#outgoing.framing.kind === 'chunked') {
       socket.cork()
       socket.write(chunkHead(piece.length), 'latin1')
@@ -142,7 +163,7 @@ class RequestPump {
       await room
     } else await send(socket, piece)
     events.sent(piece.length)
-    this.#upstream.deadline = now() + limits.firstByteMs
+    this.#allow(limits.stallMs)
   }
 
   #write(text: string): Promise<void> | undefined {
@@ -166,9 +187,11 @@ async function finalHead(
   for (let seen = 0; ; seen++) {
     const head = await readHead(upstream, limits.responseHead, seen === 0)
     if (head.status >= 200) return head
-    if (head.status === 101 && upgrade !== undefined && listOf(head.fields, 'upgrade').includes(upgrade)) return head
+    if (head.status === 101 && upgrade !== undefined && listOf(head.fields, 'upgrade').includes(upgrade))
+      return head
     if (head.status === 101) throw new Refusal('upstream_failed', { detail: '101 without an upgrade' })
-    if (seen >= limits.informational) throw new Refusal('upstream_failed', { detail: 'too many informational responses' })
+    if (seen >= limits.informational)
+      throw new Refusal('upstream_failed', { detail: 'too many informational responses' })
     await events.informational(head)
   }
 }

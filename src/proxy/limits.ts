@@ -16,7 +16,7 @@ export interface PlaneLimits {
   readonly handshakeMs: number
   /** Without a byte in either direction of a spliced tunnel. */
   readonly tunnelIdleMs: number
-  /** How long a client that sent FIN is waited for before it counts as gone. */
+  /** A client that sent FIN counts as gone when nothing could be written to it for this long. */
   readonly halfCloseMs: number
   /** Client connections of one listener. */
   readonly connections: number

@@ -6,14 +6,19 @@ export interface Live {
   isStillAllowed(snapshot: Snapshot): boolean
   /** Ends it at once; it was revoked. */
   revoke(): void
+  /** Something is being carried that a graceful stop should wait for; a terminated tunnel leaves that to its exchanges. */
+  readonly isBusy: boolean
 }
 
 /** Everything in flight, judged again whenever the policy changes. */
 export class LiveSet {
   readonly #live = new Set<Live>()
 
-  get size(): number {
-    return this.#live.size
+  /** How many a graceful stop waits for. */
+  get busy(): number {
+    let count = 0
+    for (const entry of this.#live) if (entry.isBusy) count++
+    return count
   }
 
   add(entry: Live): void {

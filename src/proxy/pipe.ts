@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
+/** How long the rest of an aborted side may take to reach the other, `ms`. */
+const flushMs = 1_000
+
 /**
  * Relays bytes both ways until both sides are closed. The end of one direction is passed on as an end: a half-closed
  * connection still carries the other direction.
@@ -19,7 +22,16 @@ function closing(side: Duplex, other: Socket | Duplex): Promise<void> {
     side.once('close', () => {
       if ('destroySoon' in other) other.destroySoon()
       else other.destroy()
+      // Without an end of its own the side was cut off: a peer that does not take the rest must not be waited for.
+      if (!side.readableEnded) destroyAfter(other, flushMs)
       resolve()
     })
   })
+}
+
+function destroyAfter(socket: Duplex, ms: number): void {
+  if (socket.closed) return
+  const timer = setTimeout(() => socket.destroy(), ms)
+  timer.unref()
+  socket.once('close', () => clearTimeout(timer))
 }

@@ -3,7 +3,7 @@ import type { RequestHead } from '../http1/head.ts'
 import { requestFraming } from '../http1/framing.ts'
 import { CutAnswer } from './answer.ts'
 import { bodyOf, type Body } from './body.ts'
-import { lingerClose, send } from './byte-reader.ts'
+import { lingerClose, resetClose, send } from './byte-reader.ts'
 import { ClientGone, type ClientConnection } from './connection.ts'
 import { finishRefused } from './finish.ts'
 import type { Record } from './record.ts'
@@ -42,6 +42,8 @@ export async function refuse(client: ClientConnection, error: unknown, context: 
   // What was sent upstream, or is durably decided, has an event of its own in any case.
   const id = leg === undefined && !record.isDecided ? finishRefused(client.plane, record) : record.id
   if (id === undefined) refusal = new Refusal('audit_unavailable')
+  // A client that reads nothing is not waited for without end.
+  client.allow(client.plane.limits.stallMs)
   await send(
     client.socket,
     refusalMessage(refusal, {
@@ -51,6 +53,7 @@ export async function refuse(client: ClientConnection, error: unknown, context: 
       keepAlive: isKept,
     }),
   )
+  client.deadline = Infinity
   if (!isKept) lingerClose(client.socket)
   return isKept
 }
@@ -63,7 +66,8 @@ function cut(client: ClientConnection, error: CutAnswer, record: Record): false 
     note(client, refusal, record)
     record.end ??= 'upstream_failed'
   }
-  client.socket.destroy()
+  if (error.needsReset) resetClose(client.socket)
+  else client.socket.destroy()
   return false
 }
 
@@ -80,8 +84,10 @@ function note(client: ClientConnection, refusal: Refusal, record: Record): void 
 async function mayKeep(client: ClientConnection, refusal: Refusal, context: Context): Promise<boolean> {
   const { head, body } = context
   if (head === undefined || head.minor === 0 || refusal.status === 400 || refusal.status === 421) return false
-  if (refusal.status >= 500 || refusal.reason === 'identity_mismatch' || refusal.reason === 'revoked') return false
-  if (head.fields.some(([name, value]) => name.toLowerCase() === 'connection' && /\bclose\b/i.test(value))) return false
+  if (refusal.status >= 500 || refusal.reason === 'identity_mismatch' || refusal.reason === 'revoked')
+    return false
+  if (head.fields.some(([name, value]) => name.toLowerCase() === 'connection' && /\bclose\b/i.test(value)))
+    return false
   const framing = requestFraming(head)
   if ('problem' in framing) return false
   if (framing.kind === 'none') return true
@@ -90,14 +96,17 @@ async function mayKeep(client: ClientConnection, refusal: Refusal, context: Cont
   if (framing.kind === 'length' && framing.length > drainedBytes) return false
   const rest =
     body ??
-    bodyOf(client.reader, framing, { cut: () => new ClientGone('the request body was cut'), broken: problemRefusal })
+    bodyOf(client.reader, framing, {
+      cut: () => new ClientGone('the request body was cut'),
+      broken: problemRefusal,
+    })
   return drain(client, rest)
 }
 
 async function drain(client: ClientConnection, body: Body): Promise<boolean> {
   client.allow(client.plane.limits.headMs)
   try {
-    for (let dropped = 0; dropped <= drainedBytes; ) {
+    for (let dropped = 0; dropped <= drainedBytes;) {
       const piece = await body.next()
       if (piece === undefined) return true
       dropped += piece.length

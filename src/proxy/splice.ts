@@ -60,6 +60,8 @@ async function relay({ client, record }: OpenTunnel, upstream: Duplex): Promise<
   if (record.end !== undefined) return
   const { plane, socket } = client
   handBack(client)
+  // From here on the end of one direction is only that; the relay passes it on.
+  client.onGone(undefined)
   const idle = new IdleTunnel(plane.limits.tunnelIdleMs, () => plane.clock.monotonic(), [socket, upstream])
   plane.deadlines.add(idle)
   await pipeBoth(socket, upstream)
@@ -83,7 +85,10 @@ class IdleTunnel implements Timed {
   }
 
   expire(): void {
-    const moved = this.#sockets.reduce((sum, { bytesRead = 0, bytesWritten = 0 }) => sum + bytesRead + bytesWritten, 0)
+    const moved = this.#sockets.reduce(
+      (sum, { bytesRead = 0, bytesWritten = 0 }) => sum + bytesRead + bytesWritten,
+      0,
+    )
     if (moved > this.#moved) {
       this.#moved = moved
       this.deadline = this.#now() + this.#periodMs

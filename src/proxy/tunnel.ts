@@ -12,7 +12,7 @@ import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
 import { readConnect } from './request.ts'
 import { splice } from './splice.ts'
-import { whoAsks, type Who } from './who.ts'
+import { noteSender, whoAsks, type Who } from './who.ts'
 
 /** A tunnel that may be opened: everything was judged but what comes through it. */
 export interface OpenTunnel {
@@ -83,7 +83,7 @@ interface Asked {
 
 async function judge({ client, head, snapshot, record }: Asked, releases: (() => void)[]): Promise<OpenTunnel> {
   const { plane } = client
-  const destination = readConnect(head)
+  const destination = readNamed({ client, head, snapshot, record })
   record.destination = destination
   const who = whoAsks(client, head, snapshot, record)
   if (!plane.isReady()) throw new Refusal('not_ready')
@@ -96,6 +96,15 @@ async function judge({ client, head, snapshot, record }: Asked, releases: (() =>
   return { client, who, destination, decision, approved, record, signal }
 }
 
+function readNamed({ client, head, snapshot, record }: Asked): Destination {
+  try {
+    return readConnect(head)
+  } catch (error) {
+    noteSender(client, head, snapshot, record)
+    throw error
+  }
+}
+
 /** Judges the tunnel again under every new snapshot; what is now denied ends at once. */
 function watch(
   about: Pick<OpenTunnel, 'client' | 'who' | 'destination' | 'decision' | 'record'>,
@@ -105,6 +114,7 @@ function watch(
   const { plane } = client
   const abort = new AbortController()
   const live = {
+    isBusy: decision.tls === 'splice',
     isStillAllowed(snapshot: Snapshot): boolean {
       const sandbox = snapshot.sandboxes.get(who.sandbox.name)
       if (sandbox === undefined || sandbox.id !== who.sandbox.id || sandbox.paused) return false

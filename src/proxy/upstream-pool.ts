@@ -24,6 +24,7 @@ export class Upstream implements Timed {
     this.socket = socket
     this.address = address
     this.tlsVersion = tlsVersion
+    tellFailedWritesLate(socket)
     this.reader = new ByteReader(socket)
   }
 
@@ -47,6 +48,27 @@ export class Upstream implements Timed {
     this.fail(new Refusal('upstream_timeout'))
   }
 }
+
+/**
+ * A write that fails says that the upstream has reset the connection, not that it said nothing: it may have refused the
+ * upload first, and that answer lies unread in the kernel (RFC 9112 section 9.6). The stream destroys the socket when it
+ * learns of the failure, so it learns of it after one more turn of reading.
+ */
+function tellFailedWritesLate(socket: Socket): void {
+  const write = socket._write.bind(socket)
+  const writev = socket._writev?.bind(socket)
+  socket._write = (data, encoding, done) => write(data, encoding, late(done))
+  if (writev !== undefined) socket._writev = (pieces, done) => writev(pieces, late(done))
+}
+
+type Done = (error?: Error | null) => void
+
+const late =
+  (done: Done): Done =>
+  (error) => {
+    if (error instanceof Error) setImmediate(() => setImmediate(() => done(error)))
+    else done()
+  }
 
 /**
  * Idle upstream connections by key. A key holds the sandbox, the scheme and the destination, so no connection ever
@@ -108,7 +130,8 @@ export class UpstreamPool {
     if (idle === undefined) this.#idle.set(key, [upstream])
     else idle.push(upstream)
     this.#count++
-    upstream.socket.once('close', () => this.#forget(key, upstream))
+    // Once for its whole life, or a busy connection would gather a listener with each exchange.
+    if (upstream.uses === 1) upstream.socket.once('close', () => this.#forget(key, upstream))
   }
 
   discard(upstream: Upstream): void {

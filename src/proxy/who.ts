@@ -35,6 +35,23 @@ export function whoAsks(client: ClientConnection, head: RequestHead, snapshot: S
   return { sandbox, mayUseHandles }
 }
 
+/**
+ * Notes who sent a request that has no single reading, for its event only: an operator must see which sandbox tries to
+ * smuggle. Nothing is decided by it.
+ */
+export function noteSender(client: ClientConnection, head: RequestHead, snapshot: Snapshot, record: Record): void {
+  const { tunnel } = client
+  if (tunnel !== undefined) {
+    const sandbox = snapshot.sandboxes.get(tunnel.sandboxName)
+    if (sandbox?.id === tunnel.sandboxId) record.sandbox = sandbox
+    return
+  }
+  const proofs = valuesOf(head.fields, 'proxy-authorization')
+  if (proofs.length > 1) return
+  const identified = client.identify(snapshot, proofs[0])
+  if (identified.ok) record.sandbox = identified.sandbox
+}
+
 function inside(
   tunnel: { sandboxId: string; sandboxName: string; mayUseHandles: boolean },
   snapshot: Snapshot,

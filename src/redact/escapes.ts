@@ -136,7 +136,7 @@ export class EscapeReader {
   }
 
   #percent(at: number, lower: number, level: number): number {
-    const value = this.#hex({ at: at + sizeOf(lower), digits: 2 }, level)
+    const value = this.#hex(at + sizeOf(lower), 2, level)
     if (value < 0) return value === incomplete ? incomplete : lower
     const code = codeOf(value)
     return pack(sizeOf(lower) + sizeOf(value), code < 0x80 ? code : rawByte + code)
@@ -151,7 +151,7 @@ export class EscapeReader {
     if (simple !== undefined) return pack(size, simple)
     const isUnicode = codeOf(letter) === 0x75
     if (!isUnicode && codeOf(letter) !== 0x78) return lower
-    const value = this.#hex({ at: at + size, digits: isUnicode ? 4 : 2 }, level)
+    const value = this.#hex(at + size, isUnicode ? 4 : 2, level)
     if (value < 0) return value === incomplete ? incomplete : lower
     const whole = size + sizeOf(value)
     const code = codeOf(value)
@@ -170,7 +170,7 @@ export class EscapeReader {
     if (letter === incomplete) return incomplete
     if (codeOf(letter) !== 0x75) return alone
     const size = sizeOf(slash) + sizeOf(letter)
-    const value = this.#hex({ at: at + size, digits: 4 }, level)
+    const value = this.#hex(at + size, 4, level)
     if (value === incomplete) return incomplete
     const low = value < 0 ? 0 : codeOf(value)
     if (low < 0xdc00 || low > 0xdfff) return alone
@@ -179,11 +179,11 @@ export class EscapeReader {
   }
 
   /** A number of hexadecimal digits as size and value, `incomplete`, or -2 where there is another character. */
-  #hex(where: { at: number; digits: number }, level: number): number {
+  #hex(at: number, digits: number, level: number): number {
     let value = 0
     let size = 0
-    for (let i = 0; i < where.digits; i++) {
-      const digit = this.read(where.at + size, level)
+    for (let i = 0; i < digits; i++) {
+      const digit = this.read(at + size, level)
       if (digit === incomplete) return incomplete
       const nibble = hexValue(codeOf(digit))
       size += sizeOf(digit)
@@ -194,23 +194,28 @@ export class EscapeReader {
   }
 
   #entity(at: number, lower: number, level: number): number {
-    let text = ''
     let size = sizeOf(lower)
-    while (text.length < longestEntity) {
-      const letter = this.read(at + size, level)
-      if (letter === incomplete) return incomplete
-      const code = codeOf(letter)
-      size += sizeOf(letter)
+    const first = this.read(at + size, level)
+    if (first === incomplete) return incomplete
+    if (codeOf(first) !== 0x23 && !isLetter(codeOf(first))) return lower
+    let text = ''
+    for (let atom = first; text.length < longestEntity && size <= longestEscape; ) {
+      size += sizeOf(atom)
+      const code = codeOf(atom)
       if (code === 0x3b) {
         const value = entityCode(text)
         return value === undefined ? lower : pack(size, value)
       }
-      if (!isEntityLetter(code) || size > longestEscape) return lower
+      if (text !== '' && !isLetter(code) && hexValue(code) < 0) return lower
       text += String.fromCharCode(code)
+      atom = this.read(at + size, level)
+      if (atom === incomplete) return incomplete
     }
     return lower
   }
 }
+
+const isLetter = (code: number): boolean => (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a
 
 /** What a byte after a backslash means if it is a plain character; 0 for `u`, `x`, openers of escapes, and others. */
 const plainEscapes: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => {
@@ -236,9 +241,6 @@ export function readPlain(source: Uint8Array, at: number): number {
   const code = high * 16 + low
   return low < 0 || code >= 0x80 || opensEscape(code) ? 0 : pack(3, code)
 }
-
-const isEntityLetter = (code: number): boolean =>
-  code === 0x23 || (code >= 0x30 && code <= 0x39) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a)
 
 function entityCode(text: string): number | undefined {
   if (!text.startsWith('#')) return entities.get(text)

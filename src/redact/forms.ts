@@ -42,7 +42,7 @@ export function compilePatterns(entries: readonly PatternEntry[]): Patterns {
     index: buildGramIndex(running),
     pairs: pairsOf(running),
     wholes,
-    hasOpenTail: running.some(hasOpenTail),
+    hasOpenTail: needles.some(hasOpenTail),
   }
   const longest = needles.reduce((length, { text }) => Math.max(length, text.length), 0)
   return {

@@ -29,10 +29,19 @@ export interface GramIndex {
 }
 
 /** Hash of the gram at a place. */
-export function gramHash(view: DataView, place: number): number {
-  const low = Math.imul(view.getInt32(place, true), 0x9e3779b1)
-  const high = view.getInt32(place + 4, true)
-  return Math.imul(low ^ (low >>> 15) ^ high, 0x85ebca6b)
+export const gramHash = (view: DataView, place: number): number =>
+  hashOf(view.getInt32(place, true), view.getInt32(place + 4, true))
+
+/** Hash of a gram by its first and last four bytes, lowest first. */
+export function hashOf(first: number, last: number): number {
+  const mixed = Math.imul(first, 0x9e3779b1)
+  return Math.imul(mixed ^ (mixed >>> 15) ^ last, 0x85ebca6b)
+}
+
+/** Can there be an entry of this hash? */
+export function mayHave(index: GramIndex, hash: number): boolean {
+  const bit = hash >>> index.bloomShift
+  return ((index.bloom[bit >>> 5] ?? 0) & (1 << (bit & 31))) !== 0
 }
 
 /** Builds the index; needles that only match whole have no place in it. */

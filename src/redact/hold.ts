@@ -26,7 +26,7 @@ export function isOpen(match: Match, lane: Lane): boolean {
 
 /** Start of the character before a base64 value, some bits of which stay; the region's own start if none do. */
 export function neighbourStart(region: Region, lane: Lane): number {
-  const first = region.matches.find(({ from, needle, start }) => from === 0 && needle.lead > 0 && start === region.start)
+  const first = region.matches.find(({ from, needle, start }) => from === 0 && needle.lead > 0 && start >= region.from)
   if (first === undefined || first.placeStart <= 0 || lane.hasBreakAt(first.placeStart)) return region.start
   return lane.sourceOf(first.placeStart - 1)
 }

@@ -1,4 +1,4 @@
-import { bytesOf, codeOf, EscapeReader, incomplete, opensEscape, readPlain, sizeOf } from './escapes.ts'
+import { bytesOf, codeOf, deepest, EscapeReader, incomplete, opensEscape, readPlain, sizeOf } from './escapes.ts'
 import { fold, folded, foldedPairs } from './folding.ts'
 
 const nul = 0x00
@@ -23,7 +23,7 @@ export class Lane {
   tail = 0
   /** A line end follows the last byte of `text`. */
   endsInBreak = false
-  /** Places in `text` before which a line end was left out. */
+  /** Places in `text` before which a line end was left out; those that were escaped do not count. */
   breaks = new Int32Array(16)
   breakCount = 0
   /** Escapes of more than one byte: place in `text`, offset and size in the source, place behind it in `text`. */
@@ -31,6 +31,8 @@ export class Lane {
   escapeCount = 0
   #source: Uint8Array = new Uint8Array(0)
   #reader = new EscapeReader()
+  /** Place in `text` at which line ends are being counted. */
+  #lineEndPlace = -1
   #lineFeeds = 0
   #returns = 0
   /** Pairs: place in `text`, offset in the source of the byte there; the bytes after it follow one by one. */
@@ -79,8 +81,7 @@ export class Lane {
   #reset(source: Uint8Array, isFinal: boolean): void {
     this.#source = source
     this.#reader.use(source, isFinal)
-    this.#lineFeeds = 0
-    this.#returns = 0
+    this.#lineEndPlace = -1
     this.#segments[0] = 0
     this.#segments[1] = 0
     this.#segmentCount = 1
@@ -128,18 +129,21 @@ export class Lane {
   }
 
   #lineEnd(byte: number, at: number): void {
-    const isFirst = this.#lastBreak() !== this.length
-    if (isFirst) {
+    if (this.#lineEndPlace !== this.length) {
+      this.#lineEndPlace = this.length
       this.#lineFeeds = 0
       this.#returns = 0
+    }
+    // An escaped line end is not the end of what is sent, so a match may well have one after a character or two.
+    if (!opensEscape(this.#source[at] ?? 0) && this.#lastBreak() !== this.length) {
       this.breaks = grown(this.breaks, this.breakCount + 1)
       this.breaks[this.breakCount++] = this.length
     }
     if (byte === lineFeed) this.#lineFeeds++
     else this.#returns++
     const isBlank = this.#lineFeeds === 2 || (this.#lineFeeds === 0 && this.#returns === 2)
-    if (!isBlank || this.text[this.length - 1] === lineFeed) return
-    this.breakCount--
+    if (!isBlank || (this.length > 0 && this.text[this.length - 1] === lineFeed)) return
+    if (this.#lastBreak() === this.length) this.breakCount--
     this.#segment(at)
     this.text[this.length++] = lineFeed
   }
@@ -223,8 +227,8 @@ export class Lane {
   }
 
   /** The character at an offset of the source, as `EscapeReader.read` gives it. */
-  readAt(at: number): number {
-    return this.#reader.read(at)
+  readAt(at: number, level = deepest): number {
+    return this.#reader.read(at, level)
   }
 
   /** Was a line end left out just before a place of `text`? */

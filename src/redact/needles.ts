@@ -152,3 +152,18 @@ export function longestRun(core: Uint8Array, from: number, to: number): number {
   }
   return longest
 }
+
+/** Is this part of a needle enough to count as a match? */
+export function isEchoed(needle: Needle, from: number, to: number): boolean {
+  if (to - from < needle.minRun) return false
+  return needle.isWholeOnly || longestRun(needle.core, from, to) >= needle.minRun
+}
+
+/** Equal characters but for the two alphabets of base64 and the `+` that stands for a space in a form. */
+export function isSame(needle: Needle, at: number, byte: number): boolean {
+  const wanted = needle.exact[at]
+  if (wanted === byte) return true
+  if (needle.form === 'text') return wanted === 0x20 && byte === 0x2b
+  // A `+` that a form decoder took for a space is base64 of the same value.
+  return needle.form === 'base64' && wanted !== undefined && fold(wanted) === fold(byte)
+}

@@ -1,5 +1,6 @@
 import { findMatches, type Match } from './find.ts'
 import type { Patterns } from './forms.ts'
+import { Continuation } from './continuation.ts'
 import { isOpen, neighbourStart, openStart } from './hold.ts'
 import type { Redactor, Scanner } from './port.ts'
 import { regionsOf, type Region } from './regions.ts'
@@ -10,6 +11,9 @@ export type ReplacementFor = (entryId: string) => string | undefined
 
 /** Long chunks are searched in pieces of this size, bytes, so that the working set stays in the cache. */
 const pieceSize = 32_768
+
+/** Bytes held back that are searched again with every chunk; more are only once the match in them has ended. */
+const longestRescan = 256
 
 const nothing = new Uint8Array(0)
 
@@ -47,6 +51,8 @@ class StreamRedactor implements Redactor {
   /** Bytes that may begin a match, and how many of them are already written. */
   #held: Uint8Array = nothing
   #done = 0
+  /** What only carries on an open match; not searched until something else comes. */
+  readonly #continuation = new Continuation()
 
   constructor(patterns: Patterns, replacementFor: ReplacementFor) {
     this.#patterns = patterns
@@ -67,18 +73,24 @@ class StreamRedactor implements Redactor {
   }
 
   #step(chunk: Uint8Array, isFinal: boolean): Uint8Array[] {
-    const source = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
+    if (!isFinal && this.#continuation.take(chunk, this.#patterns.lane)) return []
+    const parts = [this.#held, ...this.#continuation.drain(), chunk]
+    const source = this.#held.length === 0 ? chunk : Buffer.concat(parts)
     if (source.length === 0) return []
     const { lane, regionLimit } = this.#patterns
     lane.fill(source, isFinal)
     const matches = findMatches(this.#patterns, lane)
-    const regions = matches.length === 0 ? [] : regionsOf(matches, { done: this.#done, limit: regionLimit })
+    const regions = matches.length === 0 ? [] : regionsOf(matches, lane, { done: this.#done, limit: regionLimit })
     const open = isFinal ? source.length : openStart(this.#patterns, lane)
     const { keep, write } = isFinal ? { keep: open, write: open } : this.#keepFrom(regions, open)
     const closed = regions.filter(({ start }) => start < write)
     const output = this.#write(closed, source, write)
     this.#held = new Uint8Array(source.subarray(keep))
     this.#done -= keep
+    if (!isFinal && this.#held.length > longestRescan) {
+      const tail = this.#held.subarray(lane.tail - keep)
+      this.#continuation.start(matches.filter(({ placeEnd }) => placeEnd === lane.length), tail, lane.endsInBreak)
+    }
     return output
   }
 
@@ -87,11 +99,11 @@ class StreamRedactor implements Redactor {
     let keep = open
     let write = open
     for (const region of regions.toReversed()) {
-      const mayGrow = region.end > keep || (region.whole === undefined && region.end === keep)
+      const mayGrow = region.to > keep || (region.whole === undefined && region.to === keep)
       if (!mayGrow && !region.matches.some((match) => isOpen(match, this.#patterns.lane))) continue
       const neighbour = neighbourStart(region, this.#patterns.lane)
-      keep = Math.min(keep, region.firstMatch, neighbour)
-      write = Math.min(write, region.start, neighbour)
+      keep = Math.min(keep, region.from, neighbour)
+      write = Math.min(write, region.from, region.start, neighbour)
     }
     return { keep, write }
   }

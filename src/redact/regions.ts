@@ -1,15 +1,20 @@
 import type { Match } from './find.ts'
+import type { Lane } from './lane.ts'
 
 /** A stretch of source that is replaced once. */
 export interface Region {
   readonly start: number
   readonly end: number
-  /** Where its first match begins; before `start` only where a stretch was cut for its length. */
-  readonly firstMatch: number
+  /** Extent of its matches: before `start` and behind `end` by less than a match, or where it was cut for its length. */
+  readonly from: number
+  readonly to: number
   readonly matches: readonly Match[]
-  /** The match that covers all of it and is a whole value; undefined for parts and overlaps. */
+  /** The whole value that it is; undefined for parts and overlaps. */
   readonly whole: Match | undefined
 }
+
+/** Bytes that other matches may stick out of a whole value by and be left: too few to be an echo of anything. */
+const shortestRest = 12
 
 const isWhole = (match: Match): boolean => match.from === 0 && match.to === match.needle.exact.length
 
@@ -17,14 +22,18 @@ const isWhole = (match: Match): boolean => match.from === 0 && match.to === matc
  * Joins matches that overlap, and parts that touch, into regions in the order of the source. What ends before `done` is
  * dropped. `limit` bounds a region, since parts could be strung together without end.
  */
-export function regionsOf(matches: readonly Match[], bounds: { done: number; limit: number }): Region[] {
+export function regionsOf(
+  matches: readonly Match[],
+  lane: Lane,
+  bounds: { done: number; limit: number },
+): Region[] {
   const sorted = [...matches].sort((a, b) => a.start - b.start || b.end - a.end)
   const regions: Region[] = []
   let group: Match[] = []
   let start = 0
   let end = bounds.done
   const close = (): void => {
-    if (group.length > 0) regions.push(region(group, start, end))
+    if (group.length > 0) regions.push(region(group, lane, { start, end }))
   }
   for (const match of sorted) {
     if (match.end <= end && (group.length === 0 || match.start < start)) continue
@@ -44,12 +53,26 @@ export function regionsOf(matches: readonly Match[], bounds: { done: number; lim
   return regions
 }
 
-function region(matches: Match[], start: number, end: number): Region {
-  return {
-    start,
-    end,
-    firstMatch: Math.min(...matches.map((match) => match.start)),
-    matches,
-    whole: matches.find((match) => isWhole(match) && match.start === start && match.end === end),
-  }
+function region(matches: Match[], lane: Lane, bounds: { start: number; end: number }): Region {
+  const { start, end } = bounds
+  const from = Math.min(start, ...matches.map(({ heldFrom }) => heldFrom))
+  const [whole] = matches
+    .filter((match) => isWhole(match) && match.start >= start)
+    .filter((match) => match.start - start < shortestRest && end - match.end < shortestRest)
+    .sort((a, b) => b.needle.exact.length - a.needle.exact.length || byStart(a, b, lane))
+  return { start: whole?.start ?? start, end: whole?.end ?? end, from, to: end, matches, whole }
+}
+
+/**
+ * One value may be read from several starts: the backslash before it may be a part of it or not. The last start leaves
+ * most of the text, but half an escape must not be left.
+ */
+function byStart(a: Match, b: Match, lane: Lane): number {
+  return oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
+}
+
+function oddBackslashes({ heldFrom, start }: Match, lane: Lane): number {
+  let at = start
+  while (at > heldFrom && lane.byteAt(at - 1) === 0x5c) at--
+  return (start - at) % 2
 }

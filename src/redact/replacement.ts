@@ -92,7 +92,10 @@ function leftNeighbour(match: Match, source: Source): { bits: number; start: num
   const { lane, floor } = source
   const place = match.placeStart - 1
   if (place < 0 || lane.hasBreakAt(match.placeStart) || lane.sourceOf(place) < floor) return undefined
-  const sextet = sextets.get(lane.exactAt(place))
+  const exact = lane.exactAt(place)
+  const sextet = sextets.get(exact)
+  // Any other escape before base64 is not of it: `100%25` before `4D…` only looks like one that ends in it.
+  if (lane.sizeAt(lane.sourceOf(place)) > 1 && exact !== 0x2b && exact !== 0x2f) return undefined
   return sextet === undefined ? undefined : { bits: sextet >> (6 - 2 * lead), start: lane.sourceOf(place) }
 }
 

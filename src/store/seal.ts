@@ -1,6 +1,15 @@
 import { createHash, createSecretKey, randomBytes } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { closeSync, existsSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { CompactEncrypt, compactDecrypt } from 'jose'
 import { OperatorError } from '../core/errors.ts'
@@ -35,13 +44,19 @@ export async function openSeal(folder: string): Promise<Seal> {
   }
 }
 
-async function openSealed(input: { sealed: string; key: KeyObject; kid: string; path: string }): Promise<string> {
+async function openSealed(input: {
+  sealed: string
+  key: KeyObject
+  kid: string
+  path: string
+}): Promise<string> {
   const allowed = { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] }
   try {
     const { plaintext } = await compactDecrypt(input.sealed, input.key, allowed)
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(plaintext)
   } catch (cause) {
-    const why = kidOf(input.sealed) === input.kid ? 'the sealed text was changed' : 'it was sealed with another key'
+    const why =
+      kidOf(input.sealed) === input.kid ? 'the sealed text was changed' : 'it was sealed with another key'
     throw new OperatorError(`a sealed value cannot be opened with ${input.path}: ${why}`, { cause })
   }
 }
@@ -96,7 +111,9 @@ function readKey(path: string): KeyObject {
   }
   const bytes = Buffer.from(text, 'base64url')
   if (!/^[\w-]+$/.test(text) || bytes.length !== keyBytes) {
-    throw new OperatorError(`${path} does not hold a seal key (43 base64url characters); restore it from a backup`)
+    throw new OperatorError(
+      `${path} does not hold a seal key (43 base64url characters); restore it from a backup`,
+    )
   }
   return createSecretKey(bytes)
 }

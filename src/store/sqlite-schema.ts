@@ -52,14 +52,18 @@ export function requireCurrent(database: DatabaseSync, path: string): void {
   const found = versionOf(database)
   requireKnown(found, path)
   if (found < schemaVersion) {
-    throw new OperatorError(`the store ${path} has schema ${found} and needs ${schemaVersion}; start the broker once`)
+    throw new OperatorError(
+      `the store ${path} has schema ${found} and needs ${schemaVersion}; start the broker once`,
+    )
   }
 }
 
 function versionOf(database: DatabaseSync): number {
   const table = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'schema_version'").get()
   if (table === undefined) return 0
-  return Number(database.prepare('SELECT max(version) AS version FROM schema_version').get()?.['version'] ?? 0)
+  return Number(
+    database.prepare('SELECT max(version) AS version FROM schema_version').get()?.['version'] ?? 0,
+  )
 }
 
 function requireKnown(found: number, path: string): void {

@@ -40,7 +40,12 @@ export function holdsSealedValues(folder: string): boolean {
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { readOnly: true, timeout: busyTimeoutMs })
-    const tables = new Set(database.prepare('SELECT name FROM sqlite_schema').all().map((row) => row['name']))
+    const tables = new Set(
+      database
+        .prepare('SELECT name FROM sqlite_schema')
+        .all()
+        .map((row) => row['name']),
+    )
     const filled = (table: string): boolean =>
       tables.has(table) && database?.prepare(`SELECT 1 FROM ${table} LIMIT 1`).get() !== undefined
     return ['secrets', 'tokens', 'past_values'].some(filled)
@@ -79,28 +84,47 @@ function openForReading(path: string): DatabaseSync {
   return database
 }
 
-function sqliteStore(database: DatabaseSync, path: string): Store {
-  const all = async <T>(sql: string, read: (row: Row) => T, values: SQLInputValue[] = []): Promise<T[]> => {
-    try {
-      return database.prepare(sql).all(...values).map(read)
-    } catch (error) {
-      throw operatorError(error, path)
-    }
-  }
-  const write = async (sql: string, values: readonly SQLInputValue[], clash = ''): Promise<void> => {
-    try {
-      database.prepare(sql).run(...values)
-    } catch (error) {
-      if (clash !== '' && isSqliteError(error) && (error.errcode & 0xff) === constraint) {
-        throw new OperatorError(clash, { cause: error })
+interface Access {
+  all<T>(sql: string, read: (row: Row) => T, values?: SQLInputValue[]): Promise<T[]>
+  /** `clash` is the sentence for a unique index that is hit. */
+  write(sql: string, values: readonly SQLInputValue[], clash?: string): Promise<void>
+}
+
+function accessTo(database: DatabaseSync, path: string): Access {
+  return {
+    async all(sql, read, values = []) {
+      try {
+        return database
+          .prepare(sql)
+          .all(...values)
+          .map(read)
+      } catch (error) {
+        throw operatorError(error, path)
       }
-      throw operatorError(error, path)
-    }
+    },
+    async write(sql, values, clash) {
+      try {
+        database.prepare(sql).run(...values)
+      } catch (error) {
+        if (clash !== undefined && isSqliteError(error) && (error.errcode & 0xff) === constraint) {
+          throw new OperatorError(clash, { cause: error })
+        }
+        throw operatorError(error, path)
+      }
+    },
   }
+}
+
+function sqliteStore(database: DatabaseSync, path: string): Store {
+  const { all, write } = accessTo(database, path)
   return {
     sandboxes: () => all('SELECT * FROM sandboxes ORDER BY created_at, id', readSandbox),
     putSandbox: (record) =>
-      write(upsert('sandboxes', sandboxColumns), sandboxValues(record), `there is already a sandbox ${record.name}`),
+      write(
+        upsert('sandboxes', sandboxColumns),
+        sandboxValues(record),
+        `there is already a sandbox ${record.name}`,
+      ),
     tokens: () => all('SELECT * FROM tokens ORDER BY created_at, id', readToken),
     putToken: (record) => write(upsert('tokens', tokenColumns), tokenValues(record)),
     deleteToken: (id) => write('DELETE FROM tokens WHERE id = ?', [id]),
@@ -109,7 +133,12 @@ function sqliteStore(database: DatabaseSync, path: string): Store {
       write(upsert('handles', handleColumns), handleValues(record), 'a placeholder is never given out twice'),
     secrets: () => all('SELECT * FROM secrets ORDER BY name', readSecret),
     putSecret: ({ name, sealed, version, updatedAt }) =>
-      write(upsert('secrets', ['name', 'sealed', 'version', 'updated_at']), [name, sealed, version, updatedAt]),
+      write(upsert('secrets', ['name', 'sealed', 'version', 'updated_at']), [
+        name,
+        sealed,
+        version,
+        updatedAt,
+      ]),
     deleteSecret: (name) => write('DELETE FROM secrets WHERE name = ?', [name]),
     pastValues: () => all('SELECT * FROM past_values ORDER BY at, row', readPastValue),
     putPastValue: ({ credential, tenant, sealed, at }) =>
@@ -143,7 +172,8 @@ function upsert(table: string, columns: readonly string[]): string {
   return `INSERT INTO ${table} (${columns.join(', ')}) VALUES (${marks}) ON CONFLICT (${id}) DO UPDATE SET ${set}`
 }
 
-const sandboxColumns = 'id name origin tenant template agent run created_at expires_at paused_at destroyed_at'.split(' ')
+const sandboxColumns =
+  'id name origin tenant template agent run created_at expires_at paused_at destroyed_at'.split(' ')
 const tokenColumns = 'id sandbox_id sha256 sealed created_at expires_at'.split(' ')
 const handleColumns = 'id placeholder sandbox_id sandbox access created_at revoked_at expires_at'.split(' ')
 

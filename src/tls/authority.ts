@@ -31,6 +31,7 @@ export interface Authority extends AuthorityCertificate {
   readonly previous: AuthorityCertificate | undefined
 }
 
+/** Where the CA is kept and how its key is sealed. */
 export interface AuthorityOptions {
   /** State folder; made with mode 0700 when missing. */
   readonly folder: string

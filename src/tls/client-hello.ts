@@ -14,6 +14,7 @@ export interface ClientHello {
 /** `need_more` until the message is whole; every other answer is final and repeated by later calls. */
 export type ClientHelloResult = 'need_more' | 'not_tls' | 'malformed' | ClientHello
 
+/** Takes the bytes of one client as they come. */
 export interface ClientHelloReader {
   push(chunk: Uint8Array): ClientHelloResult
 }

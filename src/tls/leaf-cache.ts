@@ -15,6 +15,7 @@ export interface LeafCache extends LeafSource {
   readonly size: number
 }
 
+/** Collaborators and bound of the cache. */
 export interface LeafCacheOptions {
   readonly authority: Authority
   readonly minter: Minter
@@ -44,17 +45,17 @@ export const serverTlsOptions = {
     constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_COMPRESSION,
 } as const
 
+function toEntry(leaf: Leaf, mintedAt: number): Entry {
+  const context = createSecureContext({ ...serverTlsOptions, cert: leaf.certificatePem, key: leaf.keyPem })
+  return { context, renewAt: mintedAt + ((leaf.notAfter - mintedAt) * 2) / 3, notAfter: leaf.notAfter }
+}
+
 /** Caches one TLS context for each host: minted once, renewed in the background at two thirds of its life. */
 export function createLeafCache(options: LeafCacheOptions): LeafCache {
   const { minter, clock, maxEntries = 2000 } = options
   const cache = new LRUCache<string, Entry>({ max: maxEntries })
   const making = new Map<string, Promise<Entry>>()
   let authority = options.authority
-
-  function toEntry(leaf: Leaf, mintedAt: number): Entry {
-    const context = createSecureContext({ ...serverTlsOptions, cert: leaf.certificatePem, key: leaf.keyPem })
-    return { context, renewAt: mintedAt + ((leaf.notAfter - mintedAt) * 2) / 3, notAfter: leaf.notAfter }
-  }
 
   async function make(key: string, host: string): Promise<Entry> {
     const mintedBy = authority

@@ -9,6 +9,7 @@ import type { Minted, MinterData, MintOrder } from './minter-worker.ts'
 /** Longest life of a leaf, `ms`. */
 export const leafLifetimeMs = 7 * 86_400_000
 
+/** A server certificate for one host with its key. */
 export interface Leaf {
   readonly certificatePem: string
   /** PKCS #8 PEM of the key that all leaves of this process share; it lives in memory only. */

@@ -36,32 +36,33 @@ const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as 
 const urls = [...routes.map(({ url }) => url), '/', '/v1', '/v2/x', '/v1/sandboxes/%ff', '/%', '/admin.token']
 
 describe('admin API over TCP: door', () => {
-  it.each(urls.flatMap((url) => methods.map((method) => [method, url] as const)))(
-    'answers %s %s without credentials 401, or open health',
-    async (method, url) => {
-      const { app, made } = tcpApp()
-      const answer = await app.inject({ method, url, headers: { host } })
-      const isHealth = routes.some((route) => route.open && route.url === url)
-      expect(answer.statusCode).toBe(isHealth && (method === 'GET' || method === 'HEAD') ? 200 : 401)
-      expect(made.bench.store.writes).toEqual([])
-      expect(made.asked).toEqual([])
-    },
-  )
-
-  it.each(
-    [
-      'evil.test:18081',
-      'localhost.evil.test',
-      'localhost:1',
-      '127.0.0.1',
-      '127.0.0.1:18081.evil.test',
-      '',
-    ].flatMap((bad) => urls.map((url) => [bad, url] as const)),
-  )('refuses Host %j on %s before any route, also with the token', async (bad, url) => {
+  it('answers every method of every route without credentials 401, and only health openly', async () => {
     const { app, made } = tcpApp()
-    const answer = await app.inject({ method: 'GET', url, headers: { ...bearer, host: bad } })
-    expect(answer.statusCode).toBe(421)
-    expect(answer.body).not.toContain('evil')
+    for (const url of urls)
+      for (const method of methods) {
+        const answer = await app.inject({ method, url, headers: { host } })
+        const isHealth = routes.some((route) => route.open && route.url === url)
+        const expected = isHealth && (method === 'GET' || method === 'HEAD') ? 200 : 401
+        expect([method, url, answer.statusCode]).toEqual([method, url, expected])
+      }
+    expect(made.bench.store.writes).toEqual([])
+    expect(made.asked).toEqual([])
+  })
+
+  it.each([
+    'evil.test:18081',
+    'localhost.evil.test',
+    'localhost:1',
+    '127.0.0.1',
+    '127.0.0.1:18081.evil.test',
+    '',
+  ])('refuses Host %j on every route before the route, also with the token', async (bad) => {
+    const { app, made } = tcpApp()
+    for (const url of urls) {
+      const answer = await app.inject({ method: 'GET', url, headers: { ...bearer, host: bad } })
+      expect([url, answer.statusCode]).toEqual([url, 421])
+      expect(answer.body).not.toContain('evil')
+    }
     expect(made.asked).toEqual([])
   })
 
@@ -273,9 +274,9 @@ describe('admin API: our own failures', () => {
     await made.bench.lifecycle.create({ template: 'coder', name: 's1' })
     made.failWith = new TypeError('SELECT * FROM tokens at /var/lib/octroi/octroi.db')
     made.bench.store.failWrites = /./
-    const failing = routes.filter(
-      ({ method, url }) => method !== 'GET' && !url.endsWith('/resume') && url !== '/v1/revoke',
-    )
+    // These have nothing to write here: it is active, the handle is unknown, the event log is up.
+    const idle = ['/v1/sandboxes/s1/resume', '/v1/revoke', '/v1/sandboxes/s1/runs']
+    const failing = routes.filter(({ method, url }) => method !== 'GET' && !idle.includes(url))
     for (const route of failing) {
       const answer = await inject(app, route, bearer)
       expect([route.url, answer.statusCode]).toEqual([route.url, 500])

@@ -25,7 +25,14 @@ function chainOf(count: number, start: { seq: number; hash: string } = { seq: 0,
 
 describe('canonicalBody', () => {
   it('writes the fields in the order of the record, whatever order they came in', () => {
-    const mixed: AuditEvent = { verdict: 'allow', host: 'a.test', kind: 'exchange', ts: 5, agent: 'x', id: 'I' }
+    const mixed: AuditEvent = {
+      verdict: 'allow',
+      host: 'a.test',
+      kind: 'exchange',
+      ts: 5,
+      agent: 'x',
+      id: 'I',
+    }
     expect(canonicalBody(7, mixed)).toBe(
       '{"v":1,"id":"I","seq":7,"ts":5,"kind":"exchange","agent":"x","host":"a.test","verdict":"allow"}',
     )
@@ -74,7 +81,12 @@ describe('verifyChain', () => {
       seq: 8,
       problem: /event 8 does not match its hash or the event before it/,
     },
-    { name: 'a deleted row', rows: good.filter((link) => link.seq !== 7), seq: 7, problem: /event 7 is missing/ },
+    {
+      name: 'a deleted row',
+      rows: good.filter((link) => link.seq !== 7),
+      seq: 7,
+      problem: /event 7 is missing/,
+    },
     {
       name: 'deleted rows',
       rows: good.filter((link) => link.seq < 7 || link.seq > 9),
@@ -83,7 +95,9 @@ describe('verifyChain', () => {
     },
     {
       name: 'two rows that changed places',
-      rows: good.map((link) => ({ ...(good[link.seq === 7 ? 7 : link.seq === 8 ? 6 : link.seq - 1] ?? link) })),
+      rows: good.map((link) => ({
+        ...(good[link.seq === 7 ? 7 : link.seq === 8 ? 6 : link.seq - 1] ?? link),
+      })),
       seq: 7,
       problem: /event 7 is missing/,
     },

@@ -18,7 +18,12 @@ afterEach(() => {
 })
 
 const noBound = { retentionMs: Infinity, maxEvents: Infinity, maxBytes: Infinity }
-const event = (n: number): AuditEvent => ({ id: `E${String(n)}`, ts: n, kind: 'exchange', note: 'x'.repeat(100) })
+const event = (n: number): AuditEvent => ({
+  id: `E${String(n)}`,
+  ts: n,
+  kind: 'exchange',
+  note: 'x'.repeat(100),
+})
 const write = (count: number): void => writer.write(Array.from({ length: count }, (_, n) => event(n + 1)))
 function retainAll(bounds: Partial<typeof noBound>, now = 0): void {
   while (writer.retain({ ...noBound, ...bounds }, now) > 0);
@@ -72,7 +77,9 @@ describe('retention', () => {
     expect(verifyEvents(folder, { head })).toMatchObject({ ok: true, events: 0, exported: 'matches' })
     write(2)
     expect(verifyEvents(folder, { head })).toMatchObject({ ok: true, events: 2, first: 6 })
-    expect(verifyEvents(folder, { head: { seq: 2, hash: 'x' } })).toMatchObject({ exported: 'older_than_retention' })
+    expect(verifyEvents(folder, { head: { seq: 2, hash: 'x' } })).toMatchObject({
+      exported: 'older_than_retention',
+    })
   })
 })
 

@@ -30,7 +30,13 @@ describe('queryEvents', () => {
     writer.write([
       event('A', 10, { agent: 'x', sandbox: 's1', run: 'r1', host: 'a.example.com', verdict: 'allow' }),
       event('B', 20, { agent: 'y', sandbox: 's1', tool: 'search', host: 'example.com', verdict: 'deny' }),
-      event('C', 30, { kind: 'decision', agent: 'x', host: 'b.example.com', verdict: 'allow', reason: 'access' }),
+      event('C', 30, {
+        kind: 'decision',
+        agent: 'x',
+        host: 'b.example.com',
+        verdict: 'allow',
+        reason: 'access',
+      }),
       event('D', 40, { kind: 'decision', agent: 'x', run: 'r2', host: 'notexample.com', verdict: 'allow' }),
       event('C', 50, { kind: 'outcome', status: 200, end: 'complete' }),
       event('E', 60, { kind: 'dns', agent: 'x', host: 'a.example.com', verdict: 'deny' }),
@@ -78,7 +84,10 @@ describe('queryEvents', () => {
     expect(followEvents(folder, { agent: 'x', afterSeq: first.seq })).toEqual({ lines: [], seq: 6 })
     writer.write([event('D', 70, { kind: 'outcome', end: 'client_gone', bytes_up: 3 }), event('F', 80)])
     const second = followEvents(folder, { agent: 'x', afterSeq: first.seq })
-    expect(second).toMatchObject({ seq: 8, lines: [{ id: 'D', kind: 'exchange', end: 'client_gone', ts: 40 }] })
+    expect(second).toMatchObject({
+      seq: 8,
+      lines: [{ id: 'D', kind: 'exchange', end: 'client_gone', ts: 40 }],
+    })
     expect(followEvents(folder, { agent: 'y', afterSeq: first.seq }).lines).toEqual([])
   })
 
@@ -109,15 +118,44 @@ describe('domainsOf', () => {
       event('6', 70, { kind: 'admin', agent: 'x', host: 'e.test' }),
     ])
     expect(domainsOf(folder, { agent: 'x' })).toEqual([
-      { host: 'a.test', firstSeen: 10, lastSeen: 30, count: 2, refused: 0, bytesUp: 6, bytesDown: 60, access: ['github'] },
-      { host: 'b.test', firstSeen: 20, lastSeen: 20, count: 40, refused: 40, bytesUp: 0, bytesDown: 0, access: [] },
-      { host: 'd.test', firstSeen: 60, lastSeen: 60, count: 1, refused: 0, bytesUp: 0, bytesDown: 7, access: ['z'] },
+      {
+        host: 'a.test',
+        firstSeen: 10,
+        lastSeen: 30,
+        count: 2,
+        refused: 0,
+        bytesUp: 6,
+        bytesDown: 60,
+        access: ['github'],
+      },
+      {
+        host: 'b.test',
+        firstSeen: 20,
+        lastSeen: 20,
+        count: 40,
+        refused: 40,
+        bytesUp: 0,
+        bytesDown: 0,
+        access: [],
+      },
+      {
+        host: 'd.test',
+        firstSeen: 60,
+        lastSeen: 60,
+        count: 1,
+        refused: 0,
+        bytesUp: 0,
+        bytesDown: 7,
+        access: ['z'],
+      },
     ])
     const since = domainsOf(folder, { agent: 'x', since: 25 })
     expect(since.map(({ host, count, firstSeen }) => [host, count, firstSeen])).toEqual([
       ['a.test', 1, 10],
       ['d.test', 1, 60],
     ])
-    expect(domainsOf(folder, { agent: 'x', since: 25, newOnly: true }).map(({ host }) => host)).toEqual(['d.test'])
+    expect(domainsOf(folder, { agent: 'x', since: 25, newOnly: true }).map(({ host }) => host)).toEqual([
+      'd.test',
+    ])
   })
 })

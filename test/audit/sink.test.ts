@@ -219,7 +219,9 @@ describe('openEventLog', () => {
   })
 
   it('says what is wrong when the database cannot be opened', async () => {
-    await expect(openEventLog({ folder: join(folder, 'missing') })).rejects.toThrow(/cannot make the event database/)
+    await expect(openEventLog({ folder: join(folder, 'missing') })).rejects.toThrow(
+      /cannot make the event database/,
+    )
     await (await open()).close()
     const database = new DatabaseSync(join(folder, 'events.db'))
     database.exec('PRAGMA user_version = 99')

@@ -29,9 +29,21 @@ function tamper(sql: string): void {
 
 describe('verifyEvents', () => {
   const cases: { name: string; sql: string; seq: number }[] = [
-    { name: 'a changed text', sql: `UPDATE events SET body = replace(body, 'h.test', 'x.test') WHERE seq = 20`, seq: 20 },
-    { name: 'a column that no longer says what the text says', sql: `UPDATE events SET agent = 'b' WHERE seq = 20`, seq: 20 },
-    { name: 'a verdict taken out of the column', sql: 'UPDATE events SET verdict = NULL WHERE seq = 20', seq: 20 },
+    {
+      name: 'a changed text',
+      sql: `UPDATE events SET body = replace(body, 'h.test', 'x.test') WHERE seq = 20`,
+      seq: 20,
+    },
+    {
+      name: 'a column that no longer says what the text says',
+      sql: `UPDATE events SET agent = 'b' WHERE seq = 20`,
+      seq: 20,
+    },
+    {
+      name: 'a verdict taken out of the column',
+      sql: 'UPDATE events SET verdict = NULL WHERE seq = 20',
+      seq: 20,
+    },
     { name: 'a changed hash', sql: `UPDATE events SET hash = zeroblob(32) WHERE seq = 20`, seq: 20 },
     { name: 'a deleted row', sql: 'DELETE FROM events WHERE seq = 20', seq: 20 },
     { name: 'a cut beginning', sql: 'DELETE FROM events WHERE seq < 20', seq: 1 },

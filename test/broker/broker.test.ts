@@ -1,15 +1,14 @@
 import { chmodSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setImmediate as turn } from 'node:timers/promises'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createBroker } from '../../src/broker/broker.ts'
-import type { CredentialBroker } from '../../src/broker/broker.ts'
-import type { Access } from '../../src/handles/model.ts'
+import type { BrokerDeps, CredentialBroker } from '../../src/broker/broker.ts'
 import type { ValueSource } from '../../src/issuers/port.ts'
 import { revokedKey } from '../../src/store/port.ts'
 import { openSeal } from '../../src/store/seal.ts'
 import { openSqliteStore } from '../../src/store/sqlite.ts'
+import { accessTo, inputOf } from '../helpers/credentials.ts'
 import { manualClock } from '../helpers/manual-clock.ts'
 import { memorySeal, memoryStore } from '../helpers/memory-store.ts'
 
@@ -28,29 +27,6 @@ const first = 'sk-live-4fJq9ZkPw81mC2'
 const second = 'sk-live-XXb7Rt0LmN3vQ5'
 const never = new AbortController().signal
 
-function accessTo(credential: string): Access {
-  return {
-    name: credential,
-    credential,
-    destinations: [],
-    slot: { kind: 'header', name: 'authorization', scheme: 'Bearer' },
-    shape: { prefix: '', length: 40 },
-    env: undefined,
-    foreign: 'refuse',
-  }
-}
-
-const inputOf = (
-  sources: Record<string, ValueSource>,
-  tenants: readonly string[] = ['web'],
-  allowShort = false,
-) => ({
-  credentials: new Map(
-    Object.entries(sources).map(([name, value]) => [name, { name, issuer: 'static' as const, value, allowShort }]),
-  ),
-  tenants: new Map(Object.keys(sources).map((name) => [name, new Set(tenants)])),
-})
-
 const world = () => ({
   store: memoryStore(),
   seal: memorySeal(),
@@ -58,15 +34,22 @@ const world = () => ({
   env: { KEY: first } as Record<string, string | undefined>,
 })
 
-async function open(input: ReturnType<typeof inputOf>, deps: ReturnType<typeof world>) {
+async function open(input: ReturnType<typeof inputOf>, deps: BrokerDeps) {
   const broker = await createBroker({ ...input, ...deps })
   brokers.push(broker)
   return broker
 }
 
-/** Lets a look that a timer started come to its end. */
-async function settle(): Promise<void> {
-  for (let n = 0; n < 40; n += 1) await turn()
+/** Lets seconds pass until whatever they start has come to what is expected. */
+async function secondsLater(
+  deps: ReturnType<typeof world>,
+  expected: () => void | Promise<void>,
+): Promise<void> {
+  const tick = (): void | Promise<void> => {
+    deps.clock.advance(1_000)
+    return expected()
+  }
+  await vi.waitFor(tick, { timeout: 5_000, interval: 5 })
 }
 
 const env = (name: string): ValueSource => ({ kind: 'env', name })
@@ -126,11 +109,9 @@ describe('createBroker', () => {
     expect(broker.redactionSet('web')).toBe(before)
 
     writeFileSync(path, `${second}\n`)
-    deps.clock.advance(1_000)
-    await settle()
+    await secondsLater(deps, () => expect(values(broker)).toEqual([first, second]))
     const got = await broker.credential(accessTo('k'), 'web', never)
     expect([got.value.reveal(), got.lease]).toEqual([second, 'static:k:2'])
-    expect(values(broker)).toEqual([first, second])
     expect(broker.redactionSet('web').version).toBeGreaterThan(before.version)
   })
 
@@ -153,18 +134,14 @@ describe('createBroker', () => {
     ]
     for (const [damage, message] of damages) {
       damage()
-      deps.clock.advance(1_000)
-      await settle()
-      expect(broker.problems()[0]?.message).toMatch(message)
+      await secondsLater(deps, () => expect(broker.problems()[0]?.message).toMatch(message))
       await expect(broker.credential(accessTo('k'), 'web', never)).rejects.toMatchObject({
         reason: 'issuer_unavailable',
       })
       expect(values(broker)).toEqual([first])
     }
     chmodSync(path, 0o600)
-    deps.clock.advance(1_000)
-    await settle()
-    expect(broker.problems()).toEqual([])
+    await secondsLater(deps, () => expect(broker.problems()).toEqual([]))
     expect((await broker.credential(accessTo('k'), 'web', never)).lease).toBe('static:k:1')
   })
 
@@ -181,9 +158,7 @@ describe('createBroker', () => {
     await broker.refresh()
     expect(await current()).toBe(first)
     await put(second, 2)
-    deps.clock.advance(1_000)
-    await settle()
-    expect(await current()).toBe(second)
+    await secondsLater(deps, async () => expect(await current()).toBe(second))
     await deps.store.deleteSecret('api')
     await broker.refresh()
     await expect(current()).rejects.toMatchObject({ reason: 'issuer_unavailable' })
@@ -219,8 +194,7 @@ describe('createBroker', () => {
       reason: 'issuer_unavailable',
     })
     deps.store.failWrites = undefined
-    deps.clock.advance(1_500)
-    await settle()
+    await secondsLater(deps, () => expect(broker.problems()).toEqual([]))
     expect((await broker.credential(accessTo('k'), 'web', never)).value.reveal()).toBe(first)
   })
 
@@ -229,7 +203,23 @@ describe('createBroker', () => {
     const broker = await open(inputOf({ k: env('KEY') }), deps)
     await broker.configure(inputOf({ k: env('KEY') }, ['web', 'ops']))
     expect(values(broker, 'ops')).toEqual([first])
+    expect((await deps.store.pastValues()).map((past) => past.tenant)).toEqual(['web', 'ops'])
     expect((await broker.credential(accessTo('k'), 'ops', never)).lease).toBe('static:k:1')
+  })
+
+  it('runs no command again when only the tenants change', async () => {
+    const count = join(folder, 'count')
+    const argv = ['sh', '-c', `echo x >> ${count}; echo ${first}`]
+    const input = inputOf({ k: { kind: 'command', argv } })
+    const deps = world()
+    deps.env['PATH'] = process.env['PATH']
+    const broker = await open(input, deps)
+    await broker.configure({ ...input, tenants: new Map([['k', new Set(['web', 'ops'])]]) })
+    expect(values(broker, 'ops')).toEqual([first])
+    await broker.credential(accessTo('k'), 'ops', never)
+    expect(readFileSync(count, 'utf8')).toBe('x\n')
+    await broker.configure(inputOf({ k: { kind: 'command', argv } }))
+    expect(readFileSync(count, 'utf8')).toBe('x\nx\n')
   })
 
   it('serves the new source after a reload, and still looks for values of credentials that are gone', async () => {
@@ -268,10 +258,9 @@ describe('createBroker', () => {
     const broker = await open(inputOf({ k: env('KEY'), l: env('OTHER') }), deps)
     await deps.store.putMeta(revokedKey('credential', 'k'), 'now')
     await deps.store.putMeta(revokedKey('lease', 'static:l:1'), 'now')
-    deps.clock.advance(1_000)
-    await settle()
     for (const name of ['k', 'l']) {
-      await expect(broker.credential(accessTo(name), 'web', never)).rejects.toMatchObject({ reason: 'revoked' })
+      const use = () => broker.credential(accessTo(name), 'web', never)
+      await secondsLater(deps, () => expect(use()).rejects.toMatchObject({ reason: 'revoked' }))
     }
     deps.env['OTHER'] = `${second}-new`
     await broker.configure(inputOf({ k: env('KEY'), l: env('OTHER') }))
@@ -294,7 +283,7 @@ describe('createBroker', () => {
   it('writes no value to disk that a reader of the files could find', async () => {
     const store = await openSqliteStore({ folder })
     const seal = await openSeal(folder)
-    const broker = await open(inputOf({ k: env('KEY') }), { ...world(), store, seal } as never)
+    const broker = await open(inputOf({ k: env('KEY') }), { ...world(), store, seal })
     expect(values(broker)).toEqual([first])
     for (const file of readdirSync(folder)) {
       const bytes = readFileSync(join(folder, file))

@@ -33,7 +33,10 @@ export function configFolder(text: string, others: Record<string, string> = {}):
 }
 
 /** The configuration of a text that must be good. */
-export function goodConfig(text: string, options: { env?: Record<string, string>; now?: number } = {}): Config {
+export function goodConfig(
+  text: string,
+  options: { env?: Record<string, string>; now?: number } = {},
+): Config {
   const loaded = configFolder(text).load(options)
   if (!loaded.ok) throw new TypeError(loaded.problems.map(formatProblem).join('\n'))
   return loaded.config

@@ -79,16 +79,18 @@ export const transformCount = outer.length * inner.length
 /** Every way in which a canary, or enough of it, can still be read out of the bytes. */
 export function findLeaks(bytes: Uint8Array, canary: Canary): Leak[] {
   const text = Buffer.from(bytes).toString('latin1')
-  const pieces = piecesOf(canary)
+  const whole = bytesAsText(canary.value)
+  const parts = partsOf(canary)
+  const encoded = encodedPartsOf(canary)
   const leaks: Leak[] = []
   for (const [outerName, undoOuter] of outer) {
     const once = undoOuter(text)
     for (const [innerName, undoInner] of inner) {
       const plain = undoInner(once)
-      const found = pieces.find((piece) => plain.includes(piece))
+      const found = plain.includes(whole) ? whole : windows(plain, canary.run ?? 12).find((part) => parts.has(part))
       if (found !== undefined) leaks.push({ transform: `${outerName} ${innerName}`.trim(), found })
     }
-    const found = encodedPieces(canary).find((piece) => oneLine(once).includes(piece))
+    const found = windows(oneLine(once), 12).find((part) => encoded.has(part))
     if (found !== undefined) leaks.push({ transform: `${outerName} encoded`, found })
   }
   return leaks
@@ -101,13 +103,12 @@ function windows(text: string, size: number): string[] {
 
 const bytesAsText = (text: string): string => latin1(Buffer.from(text, 'utf8'))
 
-function piecesOf({ value, core = [value], run = 12 }: Canary): string[] {
-  return [bytesAsText(value), ...core.flatMap((part) => windows(bytesAsText(part), run))]
-}
+const partsOf = ({ value, core = [value], run = 12 }: Canary): Set<string> =>
+  new Set(core.flatMap((part) => windows(bytesAsText(part), run)))
 
 /** Twelve characters of base64 of the core tell nine bytes of it. */
-function encodedPieces({ value, core = [value], run = 12 }: Canary): string[] {
-  return core.flatMap((part) => {
+function encodedPartsOf({ value, core = [value], run = 12 }: Canary): Set<string> {
+  const encoded = core.flatMap((part) => {
     if (part.length < run) return []
     return [0, 1, 2].flatMap((lead) => {
       const padded = Buffer.concat([Buffer.alloc(lead), Buffer.from(part, 'utf8')])
@@ -116,4 +117,5 @@ function encodedPieces({ value, core = [value], run = 12 }: Canary): string[] {
       return windows(padded.toString('base64').slice(first, last), 12)
     })
   })
+  return new Set(encoded)
 }

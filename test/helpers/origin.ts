@@ -15,11 +15,13 @@ export interface Origin {
 export type OnRequest = (request: { head: string; body: string; socket: Socket; index: number }) => void
 
 export interface OriginOptions {
+  /** Address to listen on; default 127.0.0.1. */
+  readonly host?: string
   readonly tls?: { readonly cert: string; readonly key: string }
   /** Called with each whole request (head and declared body) as it arrives. */
-  readonly onRequest?: OnRequest
+  readonly onRequest?: OnRequest | undefined
   /** Takes the connection over; `onRequest` is not called. */
-  readonly onConnection?: (socket: Socket) => void
+  readonly onConnection?: ((socket: Socket) => void) | undefined
 }
 
 /** An answer in full, with a length. */
@@ -58,7 +60,7 @@ export async function startOrigin(options: OriginOptions = {}): Promise<Origin> 
       ? createServer({ noDelay: true }, onConnection)
       : createTlsServer({ ...options.tls, ALPNProtocols: ['http/1.1'] }, onConnection)
   server.on('tlsClientError', () => undefined)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>((resolve) => server.listen(0, options.host ?? '127.0.0.1', resolve))
   return {
     port: (server.address() as AddressInfo).port,
     received,

@@ -11,8 +11,8 @@ export interface RawClient {
   write(text: string | Buffer): void
   /** Resolves with everything received once `until` holds; rejects after `ms` with what came. */
   read(until: (text: string) => boolean, ms?: number): Promise<string>
-  /** One whole response (length, chunked or until close), taken off what was received. */
-  response(ms?: number): Promise<RawResponse>
+  /** One whole response (length, chunked or until close) to `method`, taken off what was received; default to GET. */
+  response(ms?: number, method?: string): Promise<RawResponse>
   /** Resolves when the connection is closed; rejects after `ms`. */
   closed(ms?: number): Promise<string>
   /** TLS over this connection, after a CONNECT. */
@@ -32,8 +32,9 @@ export interface RawResponse {
   readonly raw: string
 }
 
-export async function rawClient(port: number, host = '127.0.0.1'): Promise<RawClient> {
-  const socket = connect({ port, host, allowHalfOpen: true, noDelay: true })
+export async function rawClient(port: number, host = '127.0.0.1', localAddress?: string): Promise<RawClient> {
+  const from = localAddress === undefined ? {} : { localAddress }
+  const socket = connect({ port, host, allowHalfOpen: true, noDelay: true, ...from })
   await new Promise<void>((resolve, reject) => {
     socket.once('connect', resolve)
     socket.once('error', reject)
@@ -103,9 +104,9 @@ function wrap(socket: Socket | TLSSocket): RawClient {
       await wait(() => until(text), ms, 'such text')
       return text
     },
-    async response(ms = 5_000) {
+    async response(ms = 5_000, method = 'GET') {
       let found: { response: RawResponse; length: number } | undefined
-      await wait(() => (found = parse(text, isClosed)) !== undefined, ms, 'whole response')
+      await wait(() => (found = parse(text, isClosed, method)) !== undefined, ms, 'whole response')
       if (found === undefined) throw new TypeError('waited for nothing')
       text = text.slice(found.length)
       return found.response
@@ -131,7 +132,11 @@ function wrap(socket: Socket | TLSSocket): RawClient {
   }
 }
 
-function parse(text: string, isClosed: boolean): { response: RawResponse; length: number } | undefined {
+function parse(
+  text: string,
+  isClosed: boolean,
+  method: string,
+): { response: RawResponse; length: number } | undefined {
   const end = text.indexOf('\r\n\r\n')
   if (end < 0) return undefined
   const lines = text.slice(0, end).split('\r\n')
@@ -149,7 +154,8 @@ function parse(text: string, isClosed: boolean): { response: RawResponse; length
     response: { status, statusLine, fields, body, raw: text.slice(0, length) },
     length,
   })
-  if (status < 200 || status === 204 || status === 304 || statusLine.includes(' Connection established')) return done('', from)
+  const isBodiless = method === 'HEAD' || status < 200 || status === 204 || status === 304
+  if (isBodiless || statusLine.includes(' Connection established')) return done('', from)
   if (fields['transfer-encoding'] === 'chunked') return dechunk(text, from, done)
   const declared = fields['content-length']
   if (declared !== undefined) {
@@ -161,7 +167,7 @@ function parse(text: string, isClosed: boolean): { response: RawResponse; length
 
 function dechunk<T>(text: string, start: number, done: (body: string, length: number) => T): T | undefined {
   let body = ''
-  for (let at = start; ; ) {
+  for (let at = start; ;) {
     const line = text.indexOf('\r\n', at)
     if (line < 0) return undefined
     const size = Number.parseInt(text.slice(at, line), 16)

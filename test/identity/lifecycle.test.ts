@@ -237,4 +237,34 @@ describe('life cycle: expire', () => {
     await bench.lifecycle.expire()
     expect(await bench.lifecycle.list()).toEqual([])
   })
+
+  it('reads the store again only when something may have ended', async () => {
+    const bench = lifecycleBench()
+    await bench.lifecycle.create({ template: 'coder', name: 's1', ttlMs: hour })
+    await bench.lifecycle.expire()
+    let reads = 0
+    const { sandboxes } = bench.store
+    bench.store.sandboxes = () => {
+      reads += 1
+      return sandboxes()
+    }
+    bench.clock.advance(hour - 1)
+    for (let n = 0; n < 10; n++) await bench.lifecycle.expire()
+    expect(reads).toBe(0)
+    bench.clock.advance(1)
+    expect((await bench.lifecycle.expire()).sandboxes).toEqual(['s1'])
+  })
+})
+
+describe('life cycle: end of a run', () => {
+  it('writes an event with the exit code and the labels of the sandbox', async () => {
+    const bench = lifecycleBench()
+    await bench.lifecycle.create({ template: 'coder', name: 's1', agent: 'agent-7', run: 'r1' })
+    await bench.lifecycle.runEnded({ sandbox: 's1', exit: 3 })
+    const last = { action: 'run', sandbox: 's1', agent: 'agent-7', run: 'r1', tenant: 'web', exit: 3 }
+    expect(bench.events.at(-1)).toMatchObject(last)
+    await expect(bench.lifecycle.runEnded({ sandbox: 's2', exit: 0 })).rejects.toMatchObject({
+      fault: 'not_found',
+    })
+  })
 })

@@ -93,7 +93,11 @@ describe('createStaticIssuer', () => {
   it('reads the environment, a file without its final line break, and the output of a command', async () => {
     const path = join(folder, 'key')
     writeFileSync(path, `${good}\r\n`, { mode: 0o600 })
-    const sources: ValueSource[] = [{ kind: 'env', name: 'KEY' }, { kind: 'file', path }, command('echo', good)]
+    const sources: ValueSource[] = [
+      { kind: 'env', name: 'KEY' },
+      { kind: 'file', path },
+      command('echo', good),
+    ]
     for (const source of sources) {
       const issued = await issue(source)
       expect(issued.value.reveal()).toBe(good)
@@ -109,10 +113,17 @@ describe('createStaticIssuer', () => {
   it('names what failed and nothing that was printed', async () => {
     const failing = command('sh', '-c', `echo ${good}; echo ${good} >&2; exit 3`)
     const error = await refusalOf(issue(failing))
-    expect(error).toMatchObject({ reason: 'issuer_unavailable', detail: 'the command sh failed with exit code 3' })
+    expect(error).toMatchObject({
+      reason: 'issuer_unavailable',
+      detail: 'the command sh failed with exit code 3',
+    })
     expect(JSON.stringify({ ...error, cause: error.cause })).not.toContain('sk-live')
-    expect((await refusalOf(issue(command('octroi-no-such-program')))).detail).toMatch(/could not be run \(ENOENT\)/)
-    expect((await refusalOf(issue(command('head', '-c', '200000', '/dev/zero')))).detail).toMatch(/printed too much/)
+    expect((await refusalOf(issue(command('octroi-no-such-program')))).detail).toMatch(
+      /could not be run \(ENOENT\)/,
+    )
+    expect((await refusalOf(issue(command('head', '-c', '200000', '/dev/zero')))).detail).toMatch(
+      /printed too much/,
+    )
   })
 
   it('kills a command when the wait for it ends', async () => {

@@ -61,8 +61,7 @@ const serveIssued = (issued: Issued, options: TlsOptions = {}): Promise<Served> 
 
 async function dial(port: number): Promise<Socket> {
   const socket = connectSocket({ host: '127.0.0.1', port, allowHalfOpen: true })
-  await new Promise((done) => socket.once('connect', done))
-  closers.push(() => socket.destroy())
+  await new Promise((done, failed) => socket.once('connect', done).once('error', failed))
   return socket
 }
 
@@ -177,7 +176,7 @@ describe('a certificate that is not accepted', () => {
     },
     {
       name: 'of an issuer that is no CA',
-      code: 'INVALID_CA',
+      code: 'key usage does not include certificate signing',
       issue: async () => (await root.intermediate({ isCa: false })).issue({ names: [host] }),
     },
     {
@@ -188,7 +187,7 @@ describe('a certificate that is not accepted', () => {
     },
     {
       name: 'outside the name constraint',
-      code: 'PERMITTED_VIOLATION',
+      code: 'permitted subtree violation',
       issue: async () => (await root.intermediate({ permittedDns: 'other.test' })).issue({ names: [host] }),
     },
     {
@@ -215,7 +214,7 @@ describe('a certificate that is not accepted', () => {
   })
 
   it('is a self-signed one, and one whose root is sent along', async () => {
-    const selfSigned = await createTestCa({ name: host })
+    const selfSigned = await createTestCa({ name: host, isCa: false })
     const alone = await refusalOf(await serve({ cert: selfSigned.cert, key: selfSigned.key }))
     expect(alone.detail).toContain('DEPTH_ZERO_SELF_SIGNED_CERT')
     const issued = await stranger.issue({ names: [host] })
@@ -300,7 +299,7 @@ describe('a handshake that fails', () => {
 
   it.each([
     { name: 'closes', onSocket: (socket: Socket) => socket.end() },
-    { name: 'resets', onSocket: (socket: Socket) => socket.resetAndDestroy() },
+    { name: 'resets', onSocket: (socket: Socket) => socket.once('data', () => socket.resetAndDestroy()) },
     { name: 'speaks HTTP', onSocket: (socket: Socket) => socket.write('HTTP/1.1 400 Bad Request\r\n\r\n') },
   ])('is upstream_tls for an upstream that $name', async ({ onSocket }) => {
     expect((await refusalOf(await serveRaw((socket) => void onSocket(socket)))).reason).toBe('upstream_tls')
@@ -328,6 +327,19 @@ describe('a handshake that fails', () => {
       'gone',
     )
     expect(late.destroyed).toBe(true)
+  })
+
+  it('survives an owner that destroys the socket and aborts in one turn', async () => {
+    const served = await serveIssued(good)
+    for (let round = 0; round < 20; round += 1) {
+      const leaving = new AbortController()
+      const socket = await dial(served.port)
+      const handshake = upstream.connectTls(socket, { servername: host, signal: leaving.signal })
+      await new Promise((resolve) => setTimeout(resolve, round % 5))
+      socket.destroy()
+      leaving.abort(new TypeError('gone'))
+      await handshake.catch((error: unknown) => expect(error).toMatchObject({ message: 'gone' }))
+    }
   })
 
   it('is upstream_tls for a socket that is closed already', async () => {

@@ -78,8 +78,9 @@ function makeCase(random: Seeded, forms: readonly SecretForm[]): Case {
   return { secret, form, before: surroundings(random), body: form.render(secret, random), behind: surroundings(random) }
 }
 
-/** What stands before an escape may be a part of it: `\\` before `\\u0041` is one character of JSON in JSON. */
-const certain = ({ before, body }: Case): string => (/^[%\\&]/.test(body) ? before.replace(/[%\\][%\\\w]*$/, '') : before)
+/** What stands before an escape may be a part of it: `\` before `\u0041` is one character of JSON in JSON. */
+const certain = ({ before, body }: Case): string =>
+  /^[%\\&/"']/.test(body) ? before.replace(/[%\\][%\\\w]*$/, '') : before
 
 const describeCase = (number: number, { form, secret, before, body, behind }: Case): string =>
   JSON.stringify({ seed, number, form: form.name, secret, before, body, behind })
@@ -97,7 +98,8 @@ describe(`redaction of generated cases, OCTROI_SEED=${seed}`, () => {
       expect(findLeaks(whole, { value: one.secret }), describeCase(number, one)).toEqual([])
       const output = whole.toString('latin1')
       expect(output.startsWith(certain(one)), `before: ${describeCase(number, one)} ${output}`).toBe(true)
-      expect(output.endsWith(one.behind), `behind: ${describeCase(number, one)} ${output}`).toBe(true)
+      // `=` behind base64 without padding cannot be told from padding.
+      expect(output.endsWith(one.behind.replace(/^(?:=|%3d)+/i, '')), `behind: ${describeCase(number, one)} ${output}`).toBe(true)
       const cut = redacted(patterns, bytes, random)
       expect(cut.toString('latin1'), `cut: ${describeCase(number, one)}`).toBe(output)
     }

@@ -78,7 +78,11 @@ describe('openSeal', () => {
     expect(files).toContain('octroi.db-wal')
     for (const file of files) {
       const bytes = readFileSync(join(folder, file))
-      for (const form of [value, Buffer.from(value).toString('base64url'), Buffer.from(value).toString('hex')]) {
+      for (const form of [
+        value,
+        Buffer.from(value).toString('base64url'),
+        Buffer.from(value).toString('hex'),
+      ]) {
         expect(bytes.includes(form)).toBe(false)
       }
     }

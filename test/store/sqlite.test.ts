@@ -43,7 +43,14 @@ describe('openSqliteStore', () => {
     const first = await openSqliteStore({ folder })
     await first.putSandbox(sandbox)
     await first.putSandbox({ ...sandbox, pausedAt: 1_500 })
-    const token = { id: 't', sandboxId: 'sb_1', sha256: 'ab', sealed: 'x', createdAt: 1, expiresAt: undefined }
+    const token = {
+      id: 't',
+      sandboxId: 'sb_1',
+      sha256: 'ab',
+      sealed: 'x',
+      createdAt: 1,
+      expiresAt: undefined,
+    }
     await first.putToken(token)
     await first.putToken({ ...token, id: 'gone' })
     await first.deleteToken('gone')
@@ -51,7 +58,8 @@ describe('openSqliteStore', () => {
     await first.putSecret({ name: 'openai', sealed: 'y', version: 2, updatedAt: 5 })
     await first.putSecret({ name: 'old', sealed: 'y', version: 1, updatedAt: 5 })
     await first.deleteSecret('old')
-    for (const at of [1, 2, 3]) await first.putPastValue({ credential: 'c', tenant: 'web', sealed: `s${at}`, at })
+    for (const at of [1, 2, 3])
+      await first.putPastValue({ credential: 'c', tenant: 'web', sealed: `s${at}`, at })
     await first.deletePastValues('c', 2)
     await first.putMeta('a', '1')
     await first.putMeta('a', '2')
@@ -73,7 +81,9 @@ describe('openSqliteStore', () => {
   it('lets a name be used again only after the sandbox that had it is destroyed', async () => {
     const store = await openSqliteStore({ folder })
     await store.putSandbox(sandbox)
-    await expect(store.putSandbox({ ...sandbox, id: 'sb_2' })).rejects.toThrow('there is already a sandbox coder-1')
+    await expect(store.putSandbox({ ...sandbox, id: 'sb_2' })).rejects.toThrow(
+      'there is already a sandbox coder-1',
+    )
     await store.putSandbox({ ...sandbox, destroyedAt: 1_800 })
     await store.putSandbox({ ...sandbox, id: 'sb_2' })
     expect((await store.sandboxes()).map((record) => record.id)).toEqual(['sb_1', 'sb_2'])
@@ -140,14 +150,18 @@ describe('openSqliteStore', () => {
   })
 
   it('names the missing store when a command wants to read one', async () => {
-    await expect(openSqliteStore({ folder, readOnly: true })).rejects.toThrow(/no store at .*start the broker once/)
+    await expect(openSqliteStore({ folder, readOnly: true })).rejects.toThrow(
+      /no store at .*start the broker once/,
+    )
   })
 })
 
 describe('lockState', () => {
   it('refuses a second broker on the same folder and names the first', () => {
     const lock = lockState(folder)
-    expect(() => lockState(folder)).toThrow(`another broker (process ${process.pid}) uses the state folder ${folder}`)
+    expect(() => lockState(folder)).toThrow(
+      `another broker (process ${process.pid}) uses the state folder ${folder}`,
+    )
     lock.release()
     lockState(folder).release()
   })
