@@ -26,6 +26,7 @@ import { writeTrustFiles, type TrustFiles } from './sandbox/bundle.ts'
 import { createLeafCache } from './tls/leaf-cache.ts'
 import { createMinter } from './tls/minter.ts'
 
+/** How to start a broker. */
 export interface AppOptions {
   readonly configFile: string
   readonly env: NodeJS.ProcessEnv
@@ -79,7 +80,8 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   const holder = await openHolder(options, foundation)
   const broker = await openBroker({ holder, foundation, env, clock }, closers)
   const listeners: Listener[] = []
-  const reach = await openReach(options, { foundation, holder, listeners })
+  const named: NamedListener[] = []
+  const reach = await openReach(options, { foundation, holder, listeners, named })
   const minter = createMinter({ clock })
   closers.push(() => minter.close())
   const leaves = createLeafCache({ authority: foundation.authority, minter, clock })
@@ -93,8 +95,7 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
     snapshot: () => holder.current(),
   })
   closers.push(() => sockets.close())
-  const named: NamedListener[] = []
-  const lifecycle = lifecycleOf({ foundation, holder, clock })
+  const lifecycle = lifecycleOf({ foundation, holder, broker, clock })
   const control = new Control({
     ...{ clock, log, foundation, holder, broker, running, lifecycle, sockets, listeners, named, closers },
     renewReach: reach.renew,
@@ -147,14 +148,20 @@ async function openBroker({ holder, foundation, env, clock }: BrokerParts, close
 
 async function openReach(
   options: AppOptions,
-  { foundation, holder, listeners }: { foundation: Foundation; holder: Holder; listeners: readonly Listener[] },
+  parts: {
+    readonly foundation: Foundation
+    readonly holder: Holder
+    readonly listeners: readonly Listener[]
+    readonly named: readonly NamedListener[]
+  },
 ): Promise<{ current: () => Reach; renew: () => Promise<void> }> {
+  const { foundation, holder, listeners, named } = parts
   const make = (): Promise<Reach> =>
     createReach({
       config: holder.config(),
       clock: options.clock ?? systemClock,
       authority: foundation.authority,
-      listeners: () => [...listeners.flatMap(tcpAddress), adminAddress(holder)],
+      listeners: () => [...listeners.flatMap(tcpAddress), adminAddress(holder, named)],
       selfNames: () => holder.current().selfNames,
       resolver: options.resolver,
     })
@@ -170,9 +177,11 @@ async function openReach(
 const tcpAddress = ({ at }: Listener): { address: string; port: number }[] =>
   'host' in at ? [{ address: at.host, port: at.port }] : []
 
-const adminAddress = (holder: Holder): { address: string; port: number } => {
+/** As bound: a configured port 0 is any free one. */
+const adminAddress = (holder: Holder, named: readonly NamedListener[]): { address: string; port: number } => {
   const { host, port } = holder.config().listen.admin
-  return { address: host, port }
+  const bound = named.find(({ name, address }) => name === 'admin' && address.startsWith('http'))?.address
+  return { address: host, port: bound === undefined ? port : Number(bound.slice(bound.lastIndexOf(':') + 1)) }
 }
 
 interface FollowParts {
@@ -183,7 +192,7 @@ interface FollowParts {
   readonly log: Logger
 }
 
-/** What every new snapshot means: its text is kept for `why`, new grants get their credential, what it denies ends. */
+/** What every new snapshot means: its text is kept for `why`, and what it denies ends. */
 function follow({ holder, foundation, broker, running, log }: FollowParts, closers: Closers): void {
   const record = (): void => {
     const { hash, sandboxes } = holder.current()
@@ -196,9 +205,6 @@ function follow({ holder, foundation, broker, running, log }: FollowParts, close
       record()
       const ended = running.plane.live.recheck(snapshot)
       if (ended > 0) log.info({ ended, policy: snapshot.hash }, 'ended what is no longer allowed')
-      broker
-        .configure(brokerInput(holder.config(), snapshot))
-        .catch((error: unknown) => log.error({ err: error }, 'credentials could not be read anew'))
     }),
   )
   for (const { credential, message } of broker.problems()) log.error({ credential }, message)
@@ -215,8 +221,13 @@ function publishTrust(parts: { holder: Holder; foundation: Foundation; reach: Re
   })
 }
 
-function lifecycleOf(parts: { foundation: Foundation; holder: Holder; clock: Clock }): SweepingLifecycle {
-  const { foundation, holder, clock } = parts
+function lifecycleOf(parts: {
+  foundation: Foundation
+  holder: Holder
+  broker: CredentialBroker
+  clock: Clock
+}): SweepingLifecycle {
+  const { foundation, holder, broker, clock } = parts
   const { store, seal, events, newId } = foundation
   return createLifecycle({
     store,
@@ -224,7 +235,12 @@ function lifecycleOf(parts: { foundation: Foundation; holder: Holder; clock: Clo
     clock,
     random: (bytes) => randomBytes(bytes),
     config: () => holder.config(),
-    changed: async () => void (await holder.refresh()),
+    // No answer before the snapshot is in force and a revoked credential is refused.
+    changed: async () => {
+      const snapshot = await holder.refresh()
+      await broker.configure(brokerInput(holder.config(), snapshot))
+      await broker.refresh()
+    },
     audit: (event) => events.appendDurable(adminEvent(event, { id: newId(), ts: clock.now() })),
   })
 }

@@ -23,6 +23,7 @@ export interface NamedListener {
   readonly address: string
 }
 
+/** What a running broker consists of. */
 export interface ControlParts {
   readonly clock: Clock
   readonly log: Logger
@@ -64,6 +65,7 @@ export class Control {
     }
     await renewReach()
     await broker.configure(brokerInput(holder.config(), holder.current()))
+    for (const { credential, message } of broker.problems()) log.error({ credential }, message)
     if (JSON.stringify(holder.config().listen) !== before) log.warn({}, 'a changed `listen` takes effect at the next start')
     if (this.#unwatch !== undefined) this.watch()
     log.info({ policy: reloaded.hash }, 'the configuration was reloaded')

@@ -1,4 +1,5 @@
 import { createEventIds } from '../audit/event-id.ts'
+import { defaultRetention } from '../audit/event-log.ts'
 import { openEventLog, type EventLog } from '../audit/sink.ts'
 import { loadConfig } from '../config/load.ts'
 import type { Config } from '../config/model.ts'
@@ -68,7 +69,7 @@ async function openParts(
           retention: {
             retentionMs: retentionMs ?? Infinity,
             maxEvents: maxEvents ?? Infinity,
-            maxBytes: Infinity,
+            maxBytes: defaultRetention.maxBytes,
           },
         }),
   })

@@ -23,6 +23,7 @@ export interface RunningPlane {
   close(): void
 }
 
+/** What the data plane is built from. */
 export interface PlaneParts {
   readonly clock: Clock
   readonly log: PlaneLog

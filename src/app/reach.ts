@@ -18,6 +18,7 @@ export interface Reach {
   readonly extraRoots: readonly string[]
 }
 
+/** What `createReach` builds from. */
 export interface ReachOptions {
   readonly config: Config
   readonly clock: Clock
@@ -30,6 +31,7 @@ export interface ReachOptions {
   readonly resolver?: Resolver | undefined
 }
 
+/** Builds resolver, connector and trust from the configuration; an `OperatorError` for a PEM file that cannot be read. */
 export async function createReach(options: ReachOptions): Promise<Reach> {
   const { config, clock, authority } = options
   const resolver =

@@ -16,6 +16,7 @@ export interface SandboxSockets {
   close(): Promise<void>
 }
 
+/** Nothing is opened before the first `open`; sockets are 0600 files in `folder`. */
 export function createSandboxSockets(options: {
   plane: DataPlane
   folder: string

@@ -17,6 +17,7 @@ export interface Io {
 /** A command's action returns the process exit code: 0 good, 1 denied or failed, 2 wrong usage or configuration. */
 export type Action<A extends unknown[]> = (...args: A) => Promise<number>
 
+/** What the program gives to every command. */
 export interface CommandContext {
   readonly io: Io
   /** Wraps an action for commander: keeps the exit code, turns an `OperatorError` into its message and exit code. */

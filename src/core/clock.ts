@@ -8,6 +8,7 @@ export interface Clock {
   after(ms: number, fn: () => void): () => void
 }
 
+/** The process's own time. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),

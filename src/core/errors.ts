@@ -13,18 +13,15 @@ interface Entry {
   readonly hint: string
 }
 
-const refuse = (status: number, title: string, proxyError: string, retry: Retry, hint: string): Entry => ({
-  status,
-  title,
-  proxyError,
-  retry,
-  hint,
-})
+type Row = readonly [status: number, title: string, proxyError: string, retry: Retry, hint: string]
+
+const refuse = (...[status, title, proxyError, retry, hint]: Row): Entry => ({ status, title, proxyError, retry, hint })
 
 /**
  * Every reason for which a request can be refused, with what the client sees. `docs/errors.md` is kept equal to this
  * table by a test. A retired reason stays listed and is never reused.
  */
+// prettier-ignore
 export const catalogue = {
   auth_missing: refuse(407, 'Proxy authentication required', 'http_request_denied', 'never', 'Send the proxy credentials of your sandbox; `octroi env` prints them.'),
   auth_invalid: refuse(407, 'Proxy authentication required', 'http_request_denied', 'never', 'Send the proxy credentials of your sandbox; `octroi env` prints them.'),
@@ -72,7 +69,9 @@ export const catalogue = {
   internal: refuse(500, 'Internal error', 'proxy_internal_error', 'after_30s', 'The broker failed; the request was not sent.'),
 } as const satisfies Record<string, Entry>
 
+/** Why a request was refused. */
 export type DenyReason = keyof typeof catalogue
+/** Why a request was allowed. */
 export type AllowReason = 'rule' | 'access' | 'observed' | 'approved'
 
 /** What only events and operators see where the wire says `handle_unknown`: the truth about the handle. */

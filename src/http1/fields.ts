@@ -10,6 +10,7 @@ export interface Problem {
   readonly unsupported?: 'coding' | 'version' | undefined
 }
 
+/** Did parsing end in a problem? */
 export const isProblem = (value: object): value is Problem => 'problem' in value
 
 const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
@@ -17,6 +18,7 @@ const token = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const forbidden = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/ // eslint-disable-line no-control-regex
 const bareBreak = /\r(?!\n)|(?<!\r)\n/
 
+/** Is the text a token of RFC 9110 section 5.6.2, as names and methods are? */
 export const isToken = (text: string): boolean => token.test(text)
 
 /** Does a head hold a byte that RFC 9112 section 2.2 forbids: a bare CR or LF, NUL or another control? */

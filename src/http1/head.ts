@@ -1,5 +1,6 @@
 import { hasForbiddenByte, isToken, parseFields, type Field, type Problem } from './fields.ts'
 
+/** A request line and its fields, each with one reading only. */
 export interface RequestHead {
   readonly method: string
   /** Request target, byte for byte; visible ASCII only. */
@@ -9,6 +10,7 @@ export interface RequestHead {
   readonly fields: readonly Field[]
 }
 
+/** A status line and its fields, each with one reading only. */
 export interface ResponseHead {
   readonly status: number
   readonly phrase: string
@@ -23,7 +25,9 @@ export interface HeadLimits {
   readonly fieldCount: number
 }
 
+/** Default limits of what a client sends. */
 export const requestLimits: HeadLimits = { targetBytes: 8 * 1024, fieldBytes: 16 * 1024, fieldCount: 100 }
+/** Default limits of what an upstream sends: real ones send long policies and many cookies. */
 export const responseLimits: HeadLimits = { targetBytes: 1024, fieldBytes: 64 * 1024, fieldCount: 200 }
 
 const visible = /^[\x21-\x7e]+$/

@@ -26,6 +26,7 @@ export interface Cleared {
   readonly swaps: readonly Swap[]
 }
 
+/** What the checks of one request look at, and where they note what they find. */
 export interface AdmitContext {
   readonly plane: DataPlane
   readonly snapshot: Snapshot

@@ -23,6 +23,7 @@ export interface BodyErrors {
 
 const piece = 64 * 1024
 
+/** The body of a message that has none. */
 export const emptyBody: Body = {
   next: () => Promise.resolve(undefined),
   length: 0,

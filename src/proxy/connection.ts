@@ -41,11 +41,11 @@ export class ClientConnection implements Timed {
   /** Name of the sandbox that first proved itself here. */
   sandboxId: string | undefined
 
-  constructor(plane: DataPlane, socket: Duplex, facts: ConnectionFacts, tunnel?: TunnelFacts) {
+  constructor(plane: DataPlane, socket: Duplex, from: { facts: ConnectionFacts; tunnel?: TunnelFacts }) {
     this.plane = plane
     this.socket = socket
-    this.facts = facts
-    this.tunnel = tunnel
+    this.facts = from.facts
+    this.tunnel = from.tunnel
     this.reader = new ByteReader(socket)
     plane.deadlines.add(this)
     socket.on('close', () => {

@@ -57,7 +57,7 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
   if (client.tunnel !== undefined) client.tunnel.requests++
   try {
     const request = understand(story, head)
-    const who = whoAsks(client, head, snapshot, record)
+    const who = whoAsks(client, head, { snapshot, record })
     refuseUnready(story)
     const cleared = admitRequest({ plane, snapshot, who, record }, request, (release) =>
       releases.push(release),
@@ -94,7 +94,7 @@ function understand({ client, snapshot, record }: Story, head: RequestHead): Cli
     if (client.tunnel?.isMisdirected === true) throw new Refusal('authority_mismatch')
     return request
   } catch (error) {
-    noteSender(client, head, snapshot, record)
+    noteSender(client, head, { snapshot, record })
     throw error
   }
 }

@@ -23,6 +23,7 @@ export interface Outgoing {
   readonly upgrade?: string | undefined
 }
 
+/** What is told of a request while it is forwarded. */
 export interface ForwardEvents {
   /** An informational response (100, 102, 103), in order, before the final one. */
   informational(head: ResponseHead): Promise<void> | undefined

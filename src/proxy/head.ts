@@ -70,6 +70,7 @@ export function returnedFields(fields: readonly Field[]): Field[] {
   })
 }
 
+/** Trailer fields to pass on: those that cannot change how the message was already read. */
 export const permittedTrailers = (fields: readonly Field[]): Field[] =>
   fields.filter(([name]) => !neverInTrailer.test(name.toLowerCase()))
 

@@ -5,6 +5,7 @@ import type { Scheme } from '../policy/model.ts'
 import type { ClientHello } from '../tls/client-hello.ts'
 import { lingerClose, send } from './byte-reader.ts'
 import { ClientConnection, type TunnelFacts } from './connection.ts'
+import { guardDestroy } from '../net/tls-socket.ts'
 import { serverHandshake } from './handshake.ts'
 import { handBack, readOpening } from './opening.ts'
 import { refusalMessage } from './refusal.ts'
@@ -60,6 +61,7 @@ async function terminate(tunnel: OpenTunnel, hello: ClientHello, serve: Serve): 
     ALPNProtocols: ['http/1.1'],
     requestCert: false,
   })
+  guardDestroy(socket, client.socket)
   const problem = await serverHandshake(socket, plane)
   if (problem !== undefined) {
     record.denied = 'non_tls'
@@ -96,7 +98,7 @@ async function through(
   { facts, serve }: { facts: TunnelFacts; serve: Serve },
 ): Promise<number> {
   const { client } = tunnel
-  const inside = new ClientConnection(client.plane, socket, client.facts, facts)
+  const inside = new ClientConnection(client.plane, socket, { facts: client.facts, tunnel: facts })
   await serve(inside)
   await closed(socket)
   return facts.requests

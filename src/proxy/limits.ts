@@ -34,6 +34,7 @@ export interface PlaneLimits {
   readonly drainMs: number
 }
 
+/** Limits in force where nothing else is said. */
 export const defaultLimits: PlaneLimits = {
   requestHead: requestLimits,
   responseHead: responseLimits,

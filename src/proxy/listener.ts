@@ -4,6 +4,7 @@ import { TLSSocket } from 'node:tls'
 import { OperatorError } from '../core/errors.ts'
 import type { ConnectionFacts } from '../identity/model.ts'
 import { ClientConnection } from './connection.ts'
+import { guardDestroy } from '../net/tls-socket.ts'
 import { serverHandshake } from './handshake.ts'
 import type { DataPlane } from './plane.ts'
 import { serve } from './serve.ts'
@@ -14,6 +15,7 @@ export type ListenAt =
   /** `openedFor` names the sandbox that every connection on this socket belongs to. */
   | { readonly kind: 'unix'; readonly path: string; readonly openedFor?: string | undefined }
 
+/** One open listening socket of the data plane and its connections. */
 export interface Listener {
   /** As bound: the port is never 0. */
   readonly at: { readonly host: string; readonly port: number } | { readonly path: string }
@@ -58,7 +60,7 @@ export async function listen(
 
 async function start(plane: DataPlane, socket: Socket, at: ListenAt): Promise<void> {
   const stream = at.kind === 'tcp' && at.tls ? await secured(plane, socket, at.host) : socket
-  if (stream !== undefined) await serve(new ClientConnection(plane, stream, factsOf(stream, at)))
+  if (stream !== undefined) await serve(new ClientConnection(plane, stream, { facts: factsOf(stream, at) }))
 }
 
 const pathOf = (at: ListenAt): string => (at.kind === 'unix' ? at.path : '')
@@ -88,6 +90,7 @@ async function secured(plane: DataPlane, socket: Socket, host: string): Promise<
       )
     },
   })
+  guardDestroy(tls, socket)
   const problem = await serverHandshake(tls, plane)
   if (problem === undefined) return tls
   plane.log.debug({ problem }, 'a TLS handshake on the proxy listener failed')

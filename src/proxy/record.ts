@@ -3,6 +3,7 @@ import type { DenyReason } from '../core/errors.ts'
 import type { SandboxView, Snapshot } from '../identity/model.ts'
 import type { Allow, Destination } from '../policy/model.ts'
 
+/** How an exchange or tunnel ended. */
 export type End = 'complete' | 'client_gone' | 'upstream_failed' | 'revoked'
 
 /**
@@ -44,6 +45,7 @@ export interface Record {
   isClosed: boolean
 }
 
+/** What is known of an exchange before its request is read. */
 export interface RecordStart {
   readonly id: string
   readonly ts: number
@@ -52,6 +54,7 @@ export interface RecordStart {
   readonly source: string
 }
 
+/** The record of an exchange or tunnel that begins. */
 export function startRecord(start: RecordStart): Record {
   return {
     id: start.id,

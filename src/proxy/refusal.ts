@@ -3,6 +3,7 @@ import { authorityOf } from '../policy/destination.ts'
 import type { Destination } from '../policy/model.ts'
 import { writeHead } from './head.ts'
 
+/** What the answer to a refused request says beside its reason. */
 export interface RefusalContext {
   readonly id: string
   readonly destination: Destination | undefined

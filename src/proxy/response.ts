@@ -38,6 +38,7 @@ export interface Outcome {
 const strongFields = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges', 'content-range']
 const conditional = ['if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since', 'if-range', 'range']
 
+/** How the answers of the destination of this request are treated, for this sandbox. */
 export function treatmentOf(
   plane: DataPlane,
   snapshot: Snapshot,

@@ -5,6 +5,7 @@ import type { Cleared } from './admit.ts'
 import type { DataPlane } from './plane.ts'
 import { decisionEvent, type Record } from './record.ts'
 
+/** What a swap needs beside the request. */
 export interface SwapContext {
   readonly plane: DataPlane
   readonly record: Record

@@ -85,7 +85,7 @@ async function judge({ client, head, snapshot, record }: Asked, releases: (() =>
   const { plane } = client
   const destination = readNamed({ client, head, snapshot, record })
   record.destination = destination
-  const who = whoAsks(client, head, snapshot, record)
+  const who = whoAsks(client, head, { snapshot, record })
   if (!plane.isReady()) throw new Refusal('not_ready')
   if (plane.audit.state === 'full') throw new Refusal('audit_unavailable')
   const ask = { kind: 'connect', destination, now: plane.clock.now() } as const
@@ -100,7 +100,7 @@ function readNamed({ client, head, snapshot, record }: Asked): Destination {
   try {
     return readConnect(head)
   } catch (error) {
-    noteSender(client, head, snapshot, record)
+    noteSender(client, head, { snapshot, record })
     throw error
   }
 }

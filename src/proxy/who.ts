@@ -5,16 +5,23 @@ import type { SandboxView, Snapshot } from '../identity/model.ts'
 import type { ClientConnection } from './connection.ts'
 import type { Record } from './record.ts'
 
+/** The sandbox that asks, and whether its proof is strong enough for a swap. */
 export interface Who {
   readonly sandbox: SandboxView
   readonly mayUseHandles: boolean
+}
+
+/** Under which snapshot a request is judged, and where what is learned goes. */
+export interface Judging {
+  readonly snapshot: Snapshot
+  readonly record: Record
 }
 
 /**
  * The sandbox that asks. Inside a tunnel it is the tunnel's, whatever the request carries (I6); outside, each request
  * proves its own, and a connection that has proved one sandbox cannot go on as another.
  */
-export function whoAsks(client: ClientConnection, head: RequestHead, snapshot: Snapshot, record: Record): Who {
+export function whoAsks(client: ClientConnection, head: RequestHead, { snapshot, record }: Judging): Who {
   const { tunnel } = client
   if (tunnel !== undefined) return inside(tunnel, snapshot, record)
   const proofs = valuesOf(head.fields, 'proxy-authorization')
@@ -39,7 +46,7 @@ export function whoAsks(client: ClientConnection, head: RequestHead, snapshot: S
  * Notes who sent a request that has no single reading, for its event only: an operator must see which sandbox tries to
  * smuggle. Nothing is decided by it.
  */
-export function noteSender(client: ClientConnection, head: RequestHead, snapshot: Snapshot, record: Record): void {
+export function noteSender(client: ClientConnection, head: RequestHead, { snapshot, record }: Judging): void {
   const { tunnel } = client
   if (tunnel !== undefined) {
     const sandbox = snapshot.sandboxes.get(tunnel.sandboxName)

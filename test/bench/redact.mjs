@@ -46,16 +46,17 @@ function hostileTexts(secrets) {
   }
 }
 
+/** By CPU time, so that other work on the machine counts less. */
 function rate(patterns, bytes) {
   const redactor = createRedactor(patterns, () => 'placeholder')
-  const until = performance.now() + secondsPerRow * 1000
+  const used = () => process.cpuUsage().user / 1e6
+  const start = used()
   let done = 0
-  const start = performance.now()
-  while (performance.now() < until) {
+  do {
     for (let at = 0; at < bytes.length; at += 65_536) redactor.push(bytes.subarray(at, at + 65_536))
     done += bytes.length
-  }
-  return `${Math.round(done / 1e3 / (performance.now() - start))} MB/s`.padStart(10)
+  } while (used() - start < secondsPerRow)
+  return `${Math.round(done / 1e6 / (used() - start))} MB/s`.padStart(10)
 }
 
 const clean = fill(line)

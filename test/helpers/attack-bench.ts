@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { exportHead, queryEvents, verifyEvents, type LoggedEvent } from '../../src/audit/query.ts'
@@ -9,6 +9,7 @@ import { Refusal } from '../../src/core/errors.ts'
 import type { Resolver } from '../../src/net/port.ts'
 import type { PlaneLimits } from '../../src/proxy/limits.ts'
 import { startTestBroker, type TestBroker } from './broker.ts'
+import { captureHello } from './client-hello.ts'
 import { tapDials } from './dial-tap.ts'
 import { ok, startOrigin, type OnRequest, type Origin } from './origin.ts'
 import { needlesOf, readableSecret } from './quick-scan.ts'
@@ -68,6 +69,10 @@ export interface AttackBench {
   guard(name: string, value: string): void
   /** `address:port` that the broker may dial besides the upstreams. */
   readonly mayDial: Set<string>
+  /** The first flight of a real TLS client for that name. */
+  hello(servername: string): Promise<Buffer>
+  /** Connections that clients of this bench still have. */
+  openTunnels(): number
   /** The configuration as it is now. */
   config(): Promise<string>
   /** Runs `fn`; what it connects at once is the test's own dial. */
@@ -190,10 +195,13 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
   }
   const at = (host: string): string => (/:[0-9]+$/.test(host) ? host : `${host}:${upstream.port}`)
   let clients = 0
+  const clientSockets = new Set<Socket>()
   // An address of its own for each client: identical refusals of one source share an event once they come in numbers.
   const client = async (): Promise<RawClient> => {
     const from = `127.1.${(clients >> 8) & 255}.${clients++ & 255}`
-    return watched(await tap.own(() => rawClient(broker.port, '127.0.0.1', from)))
+    const own = watched(await tap.own(() => rawClient(broker.port, '127.0.0.1', from)))
+    clientSockets.add(own.socket)
+    return own
   }
   let seen = { seq: 0, log: 0 }
   const warnings: string[] = []
@@ -212,6 +220,13 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
     guard,
     at,
     client,
+    async hello(servername) {
+      const before = tap.dials.length
+      const bytes = await captureHello({ servername })
+      tap.dials.length = before
+      return bytes
+    },
+    openTunnels: () => [...clientSockets].filter((socket) => !socket.destroyed).length,
     config: () => readFile(join(broker.folder, 'octroi.yaml'), 'utf8'),
     own: (fn) => tap.own(fn),
     url: (host) => `http://${host}:${plain.port}`,

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { requestFraming, responseFraming } from '../../src/http1/framing.ts'
-import { findHeadEnd, parseRequestHead, parseResponseHead, requestLimits } from '../../src/http1/head.ts'
+import {
+  findHeadEnd,
+  parseRequestHead,
+  parseResponseHead,
+  requestLimits,
+  responseLimits,
+} from '../../src/http1/head.ts'
 import rows from '../vectors/request-heads.json' with { type: 'json' }
 
 type Verdict = 'ok' | 'malformed' | 'target' | 'fields' | 'coding' | 'version'
@@ -48,6 +54,13 @@ describe('request heads', () => {
   ])('limits %s', (_name, head, expected) => {
     expect(verdict(head)).toBe(expected)
   })
+
+  it('limits the fields of a response that comes whole', () => {
+    const fields = (bytes: number) =>
+      parseResponseHead(`HTTP/1.1 200 OK\r\na: ${'b'.repeat(bytes)}`, responseLimits)
+    expect(fields(60 * 1024)).not.toHaveProperty('problem')
+    expect(fields(64 * 1024)).toMatchObject({ tooLarge: 'fields' })
+  })
 })
 
 describe('response framing', () => {
@@ -64,9 +77,19 @@ describe('response framing', () => {
     ['neither: until close', 'HTTP/1.1 200 OK', 'GET', 'close'],
     ['HEAD has none whatever it declares', 'HTTP/1.1 200 OK\r\nContent-Length: 5', 'HEAD', 'none'],
     ['204 has none', 'HTTP/1.1 204 No Content', 'GET', 'none'],
-    ['304 has none though it declares a length', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5', 'GET', 'none'],
+    [
+      '304 has none though it declares a length',
+      'HTTP/1.1 304 Not Modified\r\nContent-Length: 5',
+      'GET',
+      'none',
+    ],
     ['no reason phrase and no space', 'HTTP/1.1 200\r\nContent-Length: 0', 'GET', 'length'],
-    ['length and chunked together', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked', 'GET', 'malformed'],
+    [
+      'length and chunked together',
+      'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked',
+      'GET',
+      'malformed',
+    ],
     ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5', 'GET', 'malformed'],
     ['chunked in HTTP/1.0', 'HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked', 'GET', 'malformed'],
     ['HTTP/2 status line', 'HTTP/2 200 OK', 'GET', 'malformed'],

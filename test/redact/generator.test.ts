@@ -82,6 +82,10 @@ function makeCase(random: Seeded, forms: readonly SecretForm[]): Case {
 const certain = ({ before, body }: Case): string =>
   /^[%\\&/"']/.test(body) ? before.replace(/[%\\][%\\\w]*$/, '') : before
 
+/** `=` behind base64 without padding cannot be told from padding, nor `\\` behind `\\` from one character of JSON. */
+const certainBehind = ({ secret, behind }: Case): string =>
+  behind.replace(secret.endsWith('\\') ? /^\\+/ : /^(?:=|%3d)+/i, '')
+
 const describeCase = (number: number, { form, secret, before, body, behind }: Case): string =>
   JSON.stringify({ seed, number, form: form.name, secret, before, body, behind })
 
@@ -98,8 +102,7 @@ describe(`redaction of generated cases, OCTROI_SEED=${seed}`, () => {
       expect(findLeaks(whole, { value: one.secret }), describeCase(number, one)).toEqual([])
       const output = whole.toString('latin1')
       expect(output.startsWith(certain(one)), `before: ${describeCase(number, one)} ${output}`).toBe(true)
-      // `=` behind base64 without padding cannot be told from padding.
-      expect(output.endsWith(one.behind.replace(/^(?:=|%3d)+/i, '')), `behind: ${describeCase(number, one)} ${output}`).toBe(true)
+      expect(output.endsWith(certainBehind(one)), `behind: ${describeCase(number, one)} ${output}`).toBe(true)
       const cut = redacted(patterns, bytes, random)
       expect(cut.toString('latin1'), `cut: ${describeCase(number, one)}`).toBe(output)
     }

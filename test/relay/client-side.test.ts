@@ -13,7 +13,7 @@ describe('the connection of a client', () => {
   let bench: Bench & { broker: TestBroker }
 
   beforeAll(async () => {
-    bench = await startBrokerBench({ limits: { halfCloseMs: 250, headMs: 1_000 } })
+    bench = await startBrokerBench({ limits: { halfCloseMs: 500 } })
   })
   afterEach(() => bench.reset())
   afterAll(() => bench.stop())
@@ -131,7 +131,7 @@ describe('the connection of a client', () => {
 
   it('answers every pipelined request of a client that ended its side, each with its own patience', async () => {
     bench.script({
-      onRequest: ({ head, socket }) => void setTimeout(() => socket.write(ok(head.split(' ')[1] ?? '')), 150),
+      onRequest: ({ head, socket }) => void setTimeout(() => socket.write(ok(head.split(' ')[1] ?? '')), 200),
     })
     const client = await bench.client()
     client.write(['/1', '/2', '/3', '/4'].map((path) => bench.head('GET', path)).join(''))

@@ -45,11 +45,13 @@ export async function startUpgradeRelay(originPort: number): Promise<UpgradeRela
 
 async function relayOne(plane: DataPlane, socket: Socket, originPort: number): Promise<void> {
   const client = new ClientConnection(plane, socket, {
-    socketPath: undefined,
-    port: undefined,
-    remoteAddress: undefined,
-    clientCertificate: undefined,
-    openedFor: undefined,
+    facts: {
+      socketPath: undefined,
+      port: undefined,
+      remoteAddress: undefined,
+      clientCertificate: undefined,
+      openedFor: undefined,
+    },
   })
   const head = await client.nextHead()
   if (head === undefined) return

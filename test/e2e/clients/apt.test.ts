@@ -18,9 +18,18 @@ const otherSystem = codename === undefined || !existsSync(keyring) ? 'this syste
 const skip = missing('apt-get', 'dpkg') ?? otherSystem ?? registry.skip
 
 /** A system of its own for each list of sources, so that nothing of this machine's is read or written. */
-async function system(shell: Shell, name: string, source: string): Promise<(...args: string[]) => Promise<Ran>> {
+async function system(
+  shell: Shell,
+  name: string,
+  source: string,
+): Promise<(...args: string[]) => Promise<Ran>> {
   const folder = join(shell.home, name)
-  const folders = ['etc/apt/preferences.d', 'var/lib/apt/lists/partial', 'var/cache/apt/archives/partial', 'var/lib/dpkg']
+  const folders = [
+    'etc/apt/preferences.d',
+    'var/lib/apt/lists/partial',
+    'var/cache/apt/archives/partial',
+    'var/lib/dpkg',
+  ]
   for (const path of folders) await mkdir(join(folder, path), { recursive: true })
   await writeFile(join(folder, 'etc/apt/sources.list'), `${source}\n`)
   await writeFile(join(folder, 'var/lib/dpkg/status'), '')
@@ -59,7 +68,8 @@ describe.skipIf(skip !== undefined)(titleOf('apt-get against the Debian mirrors'
   })
 
   const suite = `${codename}-updates`
-  const source = (scheme: string, at: string): string => `deb [signed-by=${keyring}] ${scheme}://${at}/debian ${suite} main`
+  const source = (scheme: string, at: string): string =>
+    `deb [signed-by=${keyring}] ${scheme}://${at}/debian ${suite} main`
 
   for (const scheme of ['http', 'https'] as const) {
     it(`updates its lists over ${scheme}`, async () => {
@@ -67,8 +77,12 @@ describe.skipIf(skip !== undefined)(titleOf('apt-get against the Debian mirrors'
       expect(await apt('update')).toMatchObject({ code: 0, stderr: '' })
       expect(await packageLists(shell, scheme)).toHaveLength(1)
       const path = `/debian/dists/${suite}/InRelease`
-      const inRelease = (await eventsOf(broker, 'a1', { host, path })).filter((event) => event.scheme === scheme)
-      expect(inRelease).toMatchObject([{ method: 'GET', verdict: 'allow', reason: 'rule', rule: 'apt', status: 200 }])
+      const inRelease = (await eventsOf(broker, 'a1', { host, path })).filter(
+        (event) => event.scheme === scheme,
+      )
+      expect(inRelease).toMatchObject([
+        { method: 'GET', verdict: 'allow', reason: 'rule', rule: 'apt', status: 200 },
+      ])
     })
   }
 
@@ -90,7 +104,10 @@ describe.skipIf(skip !== undefined)(titleOf('apt-get against the Debian mirrors'
     expect(plain.output).toContain('403  octroi host_denied mirror.evil.test:80')
     const tls = await (await system(shell, 'tls', source('https', 'tls.evil.test')))('update')
     expect(tls.output).toContain('403')
-    for (const [at, method] of [['mirror.evil.test', 'GET'], ['tls.evil.test', 'CONNECT']] as const) {
+    for (const [at, method] of [
+      ['mirror.evil.test', 'GET'],
+      ['tls.evil.test', 'CONNECT'],
+    ] as const) {
       const [event] = await eventsOf(broker, 'a1', { host: at })
       expect(event).toMatchObject({ method, verdict: 'deny', reason: 'host_denied' })
     }
@@ -99,11 +116,13 @@ describe.skipIf(skip !== undefined)(titleOf('apt-get against the Debian mirrors'
 
 /** The smallest package in the lists of a system. */
 function smallestPackage(lists: readonly string[]): string {
-  const packages = lists.flatMap((list) => list.split('\n\n')).flatMap((text) => {
-    const name = /^Package: (.+)$/m.exec(text)?.[1]
-    const size = /^Size: ([0-9]+)$/m.exec(text)?.[1]
-    return name === undefined || size === undefined ? [] : [{ name, size: Number(size) }]
-  })
+  const packages = lists
+    .flatMap((list) => list.split('\n\n'))
+    .flatMap((text) => {
+      const name = /^Package: (.+)$/m.exec(text)?.[1]
+      const size = /^Size: ([0-9]+)$/m.exec(text)?.[1]
+      return name === undefined || size === undefined ? [] : [{ name, size: Number(size) }]
+    })
   const [smallest] = packages.toSorted((a, b) => a.size - b.size)
   if (smallest === undefined) throw new TypeError('the lists name no package')
   return smallest.name
@@ -143,7 +162,9 @@ describe.skipIf(noApt !== undefined)(titleOf('apt-get against a private reposito
     const ran = await update('mine', shell.env['REPOSITORY_TOKEN'] ?? '')
     expect(ran).toMatchObject({ code: 0 })
     expect(await packageLists(shell, 'mine')).toEqual([stanza])
-    expect(new Set(upstream.received.map(({ headers }) => basicOf(headers)))).toEqual(new Set([`build:${registry.secret}`]))
+    expect(new Set(upstream.received.map(({ headers }) => basicOf(headers)))).toEqual(
+      new Set([`build:${registry.secret}`]),
+    )
     await registry.expectSwapped('/./Packages', [ran])
   })
 

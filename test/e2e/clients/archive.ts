@@ -6,7 +6,11 @@ const block = 512
 export function packedTar(files: Readonly<Record<string, string>>): Buffer {
   const parts = Object.entries(files).flatMap(([name, text]) => {
     const content = Buffer.from(text)
-    return [tarHeader(name, content.length), content, Buffer.alloc((block - (content.length % block)) % block)]
+    return [
+      tarHeader(name, content.length),
+      content,
+      Buffer.alloc((block - (content.length % block)) % block),
+    ]
   })
   return gzipSync(Buffer.concat([...parts, Buffer.alloc(2 * block)]))
 }

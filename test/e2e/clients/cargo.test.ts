@@ -18,7 +18,13 @@ async function newProject(shell: Shell): Promise<string> {
   const project = join(shell.home, 'app')
   await mkdir(join(project, 'src'), { recursive: true })
   await writeFile(join(project, 'src/lib.rs'), '')
-  const facts = ['name = "octroi-test-never-published"', 'version = "1.0.0"', 'edition = "2021"', 'license = "MIT"', 'description = "x"']
+  const facts = [
+    'name = "octroi-test-never-published"',
+    'version = "1.0.0"',
+    'edition = "2021"',
+    'license = "MIT"',
+    'description = "x"',
+  ]
   await writeFile(join(project, 'Cargo.toml'), `[package]\n${facts.join('\n')}\n`)
   return project
 }
@@ -45,9 +51,17 @@ describe.skipIf(skip !== undefined)(titleOf('cargo against the crates registry',
   it('adds and fetches a crate through the sparse index', async () => {
     expect(await cargo('add', 'cfg-if@=1.0.0')).toMatchObject({ code: 0 })
     expect(await cargo('fetch')).toMatchObject({ code: 0 })
-    expect(await readFile(join(project, 'Cargo.lock'), 'utf8')).toMatch(/name = "cfg-if"\nversion = "1\.0\.0"\n.*\nchecksum = /)
+    expect(await readFile(join(project, 'Cargo.lock'), 'utf8')).toMatch(
+      /name = "cfg-if"\nversion = "1\.0\.0"\n.*\nchecksum = /,
+    )
     const [config] = await eventsOf(broker, 'a1', { host: index, path: '/config.json' })
-    expect(config).toMatchObject({ method: 'GET', verdict: 'allow', reason: 'rule', rule: 'crates', status: 200 })
+    expect(config).toMatchObject({
+      method: 'GET',
+      verdict: 'allow',
+      reason: 'rule',
+      rule: 'crates',
+      status: 200,
+    })
     const [entry] = await eventsOf(broker, 'a1', { host: index, path: '/cf/g-/cfg-if' })
     expect(entry).toMatchObject({ verdict: 'allow', status: 200 })
     // The index names the host of the archives; a mirror may name itself.
@@ -67,7 +81,9 @@ describe.skipIf(skip !== undefined)(titleOf('cargo against the crates registry',
       ({ verdict, method }) => verdict === 'deny' || method === 'PUT',
     )
     for (const event of refused) expect(event).toMatchObject({ agent: 'a1', verdict: 'deny', status: 403 })
-    expect(['CONNECT host_denied', 'PUT method_denied']).toContain(`${refused[0]?.method} ${refused[0]?.reason}`)
+    expect(['CONNECT host_denied', 'PUT method_denied']).toContain(
+      `${refused[0]?.method} ${refused[0]?.reason}`,
+    )
     expect(ran.stderr).toContain('403')
   })
 
@@ -99,7 +115,8 @@ describe.skipIf(noCargo !== undefined)(titleOf('cargo against a private registry
       authorization: (secret) => secret,
       handler({ target, headers }, response) {
         const origin = `https://${headers.host}`
-        if (target === '/config.json') send(response, 'application/json', `{ "dl": "${origin}/dl", "auth-required": true }`)
+        if (target === '/config.json')
+          send(response, 'application/json', `{ "dl": "${origin}/dl", "auth-required": true }`)
         else if (target === '/ac/me/acme-web') send(response, 'text/plain', indexLine)
         else send(response, 'application/gzip', crate)
       },
@@ -132,10 +149,16 @@ describe.skipIf(noCargo !== undefined)(titleOf('cargo against a private registry
     const { broker, shell, upstream } = registry
     const before = upstream.received.length
     const ran = await shell.run('cargo', ['search', '--registry', 'acme', 'web'], {
-      env: { ...acme(), CARGO_HOME: join(shell.home, 'other'), CARGO_REGISTRIES_ACME_TOKEN: 'a-token-of-its-own' },
+      env: {
+        ...acme(),
+        CARGO_HOME: join(shell.home, 'other'),
+        CARGO_REGISTRIES_ACME_TOKEN: 'a-token-of-its-own',
+      },
     })
     expect(ran.code).not.toBe(0)
-    expect(upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined)).toEqual([])
+    expect(
+      upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined),
+    ).toEqual([])
     const events = await broker.events((all) => all.some(({ reason }) => reason === 'foreign_credential'))
     expect(events.at(-1)).toMatchObject({ agent: 'a1', verdict: 'deny', status: 403 })
     expect(ran.stderr).toContain('403')

@@ -22,7 +22,9 @@ describe.skipIf(skip !== undefined)(titleOf('curl', skip), () => {
 
   beforeAll(async () => {
     const ca = await createTestCa()
-    plain = await startOrigin({ onRequest: ({ socket }) => void socket.write(ok('hello', ['Content-Type: text/plain'])) })
+    plain = await startOrigin({
+      onRequest: ({ socket }) => void socket.write(ok('hello', ['Content-Type: text/plain'])),
+    })
     upstream = await startUpstream(
       ({ headers, target }, response) =>
         target === '/large'
@@ -77,7 +79,14 @@ sandboxes:
       /^GET \/a\?b=c HTTP\/1\.1\r\nHost: plain\.good\.test:\d+\r\nUser-Agent: curl\/[\d.]+\r\nAccept: \*\/\*\r\n\r\n$/,
     )
     const [event] = await eventsOf(broker, 'a1', { host: 'plain.good.test' })
-    expect(event).toMatchObject({ agent: 'a1', scheme: 'http', verdict: 'allow', reason: 'rule', rule: 'plain', path: '/a' })
+    expect(event).toMatchObject({
+      agent: 'a1',
+      scheme: 'http',
+      verdict: 'allow',
+      reason: 'rule',
+      rule: 'plain',
+      path: '/a',
+    })
   })
 
   it('is told in the body why a host is refused over http', async () => {
@@ -85,9 +94,19 @@ sandboxes:
     expect(ran.code).toBe(0)
     const [body = '', code] = ran.stdout.split('\n')
     expect(code).toBe('403')
-    expect(JSON.parse(body)).toMatchObject({ type: 'urn:octroi:host_denied', reason: 'host_denied', destination: 'evil.test:80' })
+    expect(JSON.parse(body)).toMatchObject({
+      type: 'urn:octroi:host_denied',
+      reason: 'host_denied',
+      destination: 'evil.test:80',
+    })
     const [event] = await eventsOf(broker, 'a1', { host: 'evil.test' })
-    expect(event).toMatchObject({ agent: 'a1', method: 'GET', verdict: 'deny', reason: 'host_denied', status: 403 })
+    expect(event).toMatchObject({
+      agent: 'a1',
+      method: 'GET',
+      verdict: 'deny',
+      reason: 'host_denied',
+      status: 403,
+    })
     expect((JSON.parse(body) as { id: string }).id).toBe(event?.id)
   })
 
@@ -97,11 +116,22 @@ sandboxes:
     // As a person would type it: the shell puts the variable in.
     const line = `curl -sS -H "Authorization: Bearer $API_KEY" https://api.good.test:${upstream.port}/v1`
     const ran = await shell.run('sh', ['-c', line])
-    expect(ran).toMatchObject({ code: 0, stderr: '', stdout: JSON.stringify({ authorization: `Bearer ${placeholder}` }) })
+    expect(ran).toMatchObject({
+      code: 0,
+      stderr: '',
+      stdout: JSON.stringify({ authorization: `Bearer ${placeholder}` }),
+    })
     expect(upstream.received.at(-1)).toMatchObject({ method: 'GET', target: '/v1' })
     expect(upstream.received.at(-1)?.headers.authorization).toBe(`Bearer ${secret}`)
     const [event] = await eventsOf(broker, 'a1', { host: 'api.good.test' })
-    expect(event).toMatchObject({ agent: 'a1', access: 'api', verdict: 'allow', reason: 'access', redactions: 1, status: 200 })
+    expect(event).toMatchObject({
+      agent: 'a1',
+      access: 'api',
+      verdict: 'allow',
+      reason: 'access',
+      redactions: 1,
+      status: 200,
+    })
     await expectNowhere(broker, secret, [ran])
   })
 
@@ -109,7 +139,13 @@ sandboxes:
     const placeholder = broker.placeholder('s1', 'api')
     const requests = upstream.received.length
     const field = ['-H', `Authorization: Bearer ${placeholder}`]
-    const posted = await shell.run('curl', ['-sS', ...field, '-d', 'x', `https://api.good.test:${upstream.port}/v1`])
+    const posted = await shell.run('curl', [
+      '-sS',
+      ...field,
+      '-d',
+      'x',
+      `https://api.good.test:${upstream.port}/v1`,
+    ])
     expect(JSON.parse(posted.stdout)).toMatchObject({ status: 403, reason: 'method_denied' })
     const elsewhere = await shell.run('curl', ['-sS', ...field, `https://files.good.test:${upstream.port}/`])
     expect(JSON.parse(elsewhere.stdout)).toMatchObject({ status: 403, reason: 'handle_wrong_destination' })
@@ -123,14 +159,27 @@ sandboxes:
     expect(ran).toMatchObject({ code: 56, stdout: '403' })
     const [event] = await eventsOf(broker, 'a1', { host: 'evil.example.test' })
     expect(event).toMatchObject({ agent: 'a1', method: 'CONNECT', verdict: 'deny', reason: 'host_denied' })
-    expect(ran.stderr).toContain(`< HTTP/1.1 403 octroi host_denied evil.example.test:443 id=${event?.id}\r\n`)
+    expect(ran.stderr).toContain(
+      `< HTTP/1.1 403 octroi host_denied evil.example.test:443 id=${event?.id}\r\n`,
+    )
     expect(ran.stderr).toContain('CONNECT tunnel failed, response 403')
   })
 
   it('answers the challenge for a tunnel on the same connection', async () => {
     const url = `https://files.good.test:${upstream.port}/challenged`
     const login = `s1:${await broker.token('s1')}`
-    const args = ['-sSv', '--proxy-anyauth', '-x', `http://127.0.0.1:${broker.port}`, '-U', login, '-w', '%{num_connects}', '-o', 'challenged']
+    const args = [
+      '-sSv',
+      '--proxy-anyauth',
+      '-x',
+      `http://127.0.0.1:${broker.port}`,
+      '-U',
+      login,
+      '-w',
+      '%{num_connects}',
+      '-o',
+      'challenged',
+    ]
     const ran = await shell.run('curl', [...args, url])
     expect(ran).toMatchObject({ code: 0 })
     expect(ran.stderr).toContain('< HTTP/1.1 407 octroi auth_missing')
@@ -152,21 +201,31 @@ sandboxes:
     const wrong = await shell.run('curl', [...proxy, '-U', 's1:wrong', url])
     expect(wrong).toMatchObject({ code: 56, stdout: '407' })
     expect(upstream.received).toHaveLength(requests)
-    const refused = (await broker.events((all) => all.some(({ reason }) => reason === 'auth_invalid'))).filter(
-      ({ status }) => status === 407,
-    )
+    const refused = (
+      await broker.events((all) => all.some(({ reason }) => reason === 'auth_invalid'))
+    ).filter(({ status }) => status === 407)
     expect(refused.map(({ reason }) => reason)).toContain('auth_missing')
     for (const event of refused) expect(event).not.toHaveProperty('agent')
   })
 
   it('uploads after the upstream said to go on', async () => {
-    const args = ['-sSv', '-T', 'upload', '-H', 'Expect: 100-continue', `https://files.good.test:${upstream.port}/put`]
+    const args = [
+      '-sSv',
+      '-T',
+      'upload',
+      '-H',
+      'Expect: 100-continue',
+      `https://files.good.test:${upstream.port}/put`,
+    ]
     const ran = await shell.run('curl', args)
     expect(ran).toMatchObject({ code: 0 })
     expect(ran.stderr).toContain('< HTTP/1.1 100 Continue')
     const received = upstream.received.at(-1)
     expect(received).toMatchObject({ method: 'PUT', target: '/put' })
-    expect(received?.headers).toMatchObject({ expect: '100-continue', 'content-length': String(large.length) })
+    expect(received?.headers).toMatchObject({
+      expect: '100-continue',
+      'content-length': String(large.length),
+    })
     expect(sha256(received?.body ?? Buffer.alloc(0))).toBe(sha256(large))
     const [event] = await eventsOf(broker, 'a1', { host: 'files.good.test', path: '/put' })
     expect(event).toMatchObject({ method: 'PUT', verdict: 'allow', bytes_up: large.length, end: 'complete' })
@@ -180,8 +239,12 @@ sandboxes:
     expect(counts).toBe('413 0')
     expect(JSON.parse(body)).toMatchObject({ reason: 'too_large' })
     expect(upstream.received).toHaveLength(requests)
-    const refused = (await broker.events((all) => all.some(({ agent }) => agent === 'a2'))).filter(({ agent }) => agent === 'a2')
-    expect(refused).toMatchObject([{ host: 'files.good.test', verdict: 'deny', reason: 'too_large', status: 413 }])
+    const refused = (await broker.events((all) => all.some(({ agent }) => agent === 'a2'))).filter(
+      ({ agent }) => agent === 'a2',
+    )
+    expect(refused).toMatchObject([
+      { host: 'files.good.test', verdict: 'deny', reason: 'too_large', status: 413 },
+    ])
   })
 
   it('downloads a large file whole, and posts one without waiting', async () => {
@@ -207,10 +270,17 @@ sandboxes:
     expect(ran).toMatchObject({ code: 0, stderr: '' })
     expect(ran.stdout.match(/^Content-Length: 5\r$/gm)).toHaveLength(2)
     expect(ran.stdout).not.toContain('hello')
-    expect(plain.received.slice(connections - 1).join('').match(/^HEAD \/head HTTP\/1\.1\r$/gm)).toHaveLength(2)
+    expect(
+      plain.received
+        .slice(connections - 1)
+        .join('')
+        .match(/^HEAD \/head HTTP\/1\.1\r$/gm),
+    ).toHaveLength(2)
     const refused = await shell.run('curl', ['-sS', '-I', '-m', '10', 'http://evil.head.test/'])
     expect(refused).toMatchObject({ code: 0, stderr: '' })
-    expect(refused.stdout).toMatch(/^HTTP\/1\.1 403 octroi host_denied evil\.head\.test:80 id=[0-9A-Z]{26}\r\n/)
+    expect(refused.stdout).toMatch(
+      /^HTTP\/1\.1 403 octroi host_denied evil\.head\.test:80 id=[0-9A-Z]{26}\r\n/,
+    )
     expect(refused.stdout).not.toContain('urn:octroi')
   })
 })

@@ -7,7 +7,16 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestBroker, type TestBroker } from '../../helpers/broker.ts'
 import { createTestCa } from '../../helpers/test-ca.ts'
-import { eventsOf, expectNowhere, hostPath, missing, openShell, titleOf, type Ran, type Shell } from './kit.ts'
+import {
+  eventsOf,
+  expectNowhere,
+  hostPath,
+  missing,
+  openShell,
+  titleOf,
+  type Ran,
+  type Shell,
+} from './kit.ts'
 import { basicOf, startUpstream, type Received, type Upstream } from './upstream.ts'
 
 const secret = 'ghs_V7kQ2mZx9RtB4wLc8NpJ6sYd3HfTg1EuAo5i'
@@ -86,7 +95,13 @@ sandboxes:
     // The clone keeps the URL, so what is on disk is the placeholder.
     expect(await readFile(join(writer.home, 'clone/.git/config'), 'utf8')).toContain(writer.env['GIT_TOKEN'])
     const [event] = await eventsOf(broker, 'a1', { host: 'git.good.test', path: '/r.git/git-upload-pack' })
-    expect(event).toMatchObject({ verdict: 'allow', reason: 'access', rule: 'access:write', access: 'write', status: 200 })
+    expect(event).toMatchObject({
+      verdict: 'allow',
+      reason: 'access',
+      rule: 'access:write',
+      access: 'write',
+      status: 200,
+    })
     expect((await broker.events()).filter(({ status }) => status === 407)).toEqual([])
   })
 
@@ -100,20 +115,28 @@ sandboxes:
       await git(writer, '-C', 'clone', 'add', '.')
       await git(writer, '-C', 'clone', 'commit', '-q', '-m', name)
       expect(await git(writer, '-C', 'clone', 'push', 'origin', 'main')).toMatchObject({ code: 0 })
-      const pushed = execFileSync('git', ['-C', join(folder, 'r.git'), 'show', `main:${name}`], { encoding: 'utf8', maxBuffer: 1e8 })
+      const pushed = execFileSync('git', ['-C', join(folder, 'r.git'), 'show', `main:${name}`], {
+        encoding: 'utf8',
+        maxBuffer: 1e8,
+      })
       expect(pushed).toBe(content)
     }
     const packs = upstream.received.filter(({ target }) => target === '/r.git/git-receive-pack')
     expect(packs.at(-1)?.headers).toMatchObject({ 'transfer-encoding': 'chunked' })
     for (const { headers } of packs) expect(basicOf(headers)).toBe(`x-access-token:${secret}`)
-    const events = await eventsOf(broker, 'a1', { host: 'git.good.test', path: '/r.git/git-receive-pack', count: packs.length })
+    const events = await eventsOf(broker, 'a1', {
+      host: 'git.good.test',
+      path: '/r.git/git-receive-pack',
+      count: packs.length,
+    })
     for (const event of events) expect(event).toMatchObject({ method: 'POST', access: 'write', status: 200 })
   })
 
   it('may not push where the access covers reading', async () => {
     expect(await clone(reader, reader.env['GIT_TOKEN'] ?? '', 'clone')).toMatchObject({ code: 0 })
     await git(reader, '-C', 'clone', 'commit', '-q', '--allow-empty', '-m', 'no')
-    const pushes = (): number => upstream.received.filter(({ target }) => target === '/r.git/git-receive-pack').length
+    const pushes = (): number =>
+      upstream.received.filter(({ target }) => target === '/r.git/git-receive-pack').length
     const before = pushes()
     const ran = await git(reader, '-C', 'clone', 'push', 'origin', 'main')
     expect(ran.code).not.toBe(0)
@@ -128,7 +151,8 @@ sandboxes:
     const ran = await clone(stranger, writer.env['GIT_TOKEN'] ?? '', 'clone')
     expect(ran.code).toBe(128)
     expect(ran.stderr).toContain('The requested URL returned error: 403')
-    for (const { headers } of upstream.received.slice(before)) expect(headers).not.toHaveProperty('authorization')
+    for (const { headers } of upstream.received.slice(before))
+      expect(headers).not.toHaveProperty('authorization')
     const events = await eventsOf(broker, 'a3', { host: 'git.good.test', count: 2 })
     expect(events.at(-1)).toMatchObject({ verdict: 'deny', reason: 'handle_unknown', status: 403 })
     const alerts = (await broker.events()).filter(({ kind }) => kind === 'alert')
@@ -149,18 +173,34 @@ sandboxes:
 })
 
 function seedRepository(folder: string): void {
-  const run = (...args: string[]): void => void execFileSync('git', args, { cwd: folder, env: { PATH: hostPath, HOME: folder }, stdio: 'pipe' })
+  const run = (...args: string[]): void =>
+    void execFileSync('git', args, { cwd: folder, env: { PATH: hostPath, HOME: folder }, stdio: 'pipe' })
   run('init', '-q', '--bare', '-b', 'main', 'r.git')
   run('-C', 'r.git', 'config', 'http.receivepack', 'true')
   run('init', '-q', '-b', 'main', 'seed')
   execFileSync('sh', ['-c', 'echo first > seed/README'], { cwd: folder })
   run('-C', 'seed', 'add', '.')
-  run('-C', 'seed', '-c', 'user.name=Tester', '-c', 'user.email=tester@good.test', 'commit', '-q', '-m', 'first')
+  run(
+    '-C',
+    'seed',
+    '-c',
+    'user.name=Tester',
+    '-c',
+    'user.email=tester@good.test',
+    'commit',
+    '-q',
+    '-m',
+    'first',
+  )
   run('-C', 'seed', 'push', '-q', '../r.git', 'main')
 }
 
 /** Asks for the real credential, then hands the request to git's own CGI program (RFC 3875). */
-function httpBackend(folder: string, { method, target, headers, body }: Received, response: ServerResponse): void {
+function httpBackend(
+  folder: string,
+  { method, target, headers, body }: Received,
+  response: ServerResponse,
+): void {
   if (basicOf(headers) !== `x-access-token:${secret}`) {
     response.writeHead(401, { 'www-authenticate': 'Basic realm="git"', 'content-length': 0 }).end()
     return

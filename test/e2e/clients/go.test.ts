@@ -34,19 +34,30 @@ describe.skipIf(skip !== undefined)(titleOf('go against the module proxy', skip)
     await broker.stop()
   })
 
-
   it('downloads a module and checks it against the checksum database', async () => {
     const ran = await download(shell, moduleAt)
     expect(ran).toMatchObject({ code: 0 })
-    expect(JSON.parse(ran.stdout)).toMatchObject({ Version: 'v0.9.1', Sum: expect.stringMatching(/^h1:/) as string })
+    expect(JSON.parse(ran.stdout)).toMatchObject({
+      Version: 'v0.9.1',
+      Sum: expect.stringMatching(/^h1:/) as string,
+    })
     const [archive] = await eventsOf(broker, 'a1', { host, path: '/github.com/pkg/errors/@v/v0.9.1.zip' })
-    expect(archive).toMatchObject({ method: 'GET', verdict: 'allow', reason: 'rule', rule: 'go', status: 200 })
+    expect(archive).toMatchObject({
+      method: 'GET',
+      verdict: 'allow',
+      reason: 'rule',
+      rule: 'go',
+      status: 200,
+    })
     const asked = await eventsOf(broker, 'a1', { path: /\/lookup\/github\.com\/pkg\/errors@v0\.9\.1$/ })
     expect(asked).toMatchObject([{ verdict: 'allow', rule: 'go', status: 200 }])
   })
 
   it('reaches no other proxy and no repository itself', async () => {
-    const other = await download(shell, moduleAt, { GOPROXY: 'https://modules.evil.test', GOMODCACHE: `${shell.home}/other` })
+    const other = await download(shell, moduleAt, {
+      GOPROXY: 'https://modules.evil.test',
+      GOMODCACHE: `${shell.home}/other`,
+    })
     expect(other.code).not.toBe(0)
     const [event] = await eventsOf(broker, 'a1', { host: 'modules.evil.test' })
     expect(event).toMatchObject({ method: 'CONNECT', verdict: 'deny', reason: 'host_denied' })
@@ -67,9 +78,15 @@ describe.skipIf(noGo !== undefined)(titleOf('go against a private module proxy',
       env: 'MODULES_TOKEN',
       authorization: basicFor('build'),
       handler({ target }, response) {
-        if (target.endsWith('.info')) send(response, 'application/json', '{"Version":"v1.2.3","Time":"2026-01-02T03:04:05Z"}')
+        if (target.endsWith('.info'))
+          send(response, 'application/json', '{"Version":"v1.2.3","Time":"2026-01-02T03:04:05Z"}')
         else if (target.endsWith('.mod')) send(response, 'text/plain', goMod)
-        else send(response, 'application/zip', storedZip({ [`${root}/go.mod`]: goMod, [`${root}/web.go`]: 'package web\n' }))
+        else
+          send(
+            response,
+            'application/zip',
+            storedZip({ [`${root}/go.mod`]: goMod, [`${root}/web.go`]: 'package web\n' }),
+          )
       },
     })
   })
@@ -84,7 +101,9 @@ describe.skipIf(noGo !== undefined)(titleOf('go against a private module proxy',
     })
     expect(ran).toMatchObject({ code: 0 })
     expect(await readFile(join(shell.home, 'go/pkg/mod', root, 'web.go'), 'utf8')).toBe('package web\n')
-    expect(new Set(upstream.received.map(({ headers }) => basicOf(headers)))).toEqual(new Set([`build:${registry.secret}`]))
+    expect(new Set(upstream.received.map(({ headers }) => basicOf(headers)))).toEqual(
+      new Set([`build:${registry.secret}`]),
+    )
     await registry.expectSwapped('/good.test/web/@v/v1.2.3.zip', [ran])
   })
 

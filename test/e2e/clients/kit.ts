@@ -45,7 +45,11 @@ export interface ShellOptions {
 
 export const hostPath = process.env['PATH'] ?? '/usr/local/bin:/usr/bin:/bin'
 
-export async function openShell(broker: TestBroker, sandbox: string, options: ShellOptions = {}): Promise<Shell> {
+export async function openShell(
+  broker: TestBroker,
+  sandbox: string,
+  options: ShellOptions = {},
+): Promise<Shell> {
   const view = broker.app.holder.current().sandboxes.get(sandbox)
   if (view === undefined) throw new TypeError(`no sandbox ${sandbox}`)
   const proofs = view.identity.flat()
@@ -71,7 +75,8 @@ export async function openShell(broker: TestBroker, sandbox: string, options: Sh
   return {
     home,
     env,
-    run: (command, args, run = {}) => runProgram(command, args, { cwd: home, ...run, env: { ...env, ...run.env } }),
+    run: (command, args, run = {}) =>
+      runProgram(command, args, { cwd: home, ...run, env: { ...env, ...run.env } }),
     stop: () => rm(home, { recursive: true, force: true, maxRetries: 3 }),
   }
 }
@@ -135,7 +140,11 @@ export async function eventsOf(
 /** A value of a credential in every place where it must not be: what clients printed and what the log holds. */
 export async function expectNowhere(broker: TestBroker, secret: string, ran: readonly Ran[]): Promise<void> {
   const forms = [secret, Buffer.from(secret).toString('base64').replace(/=+$/, '').slice(0, -1)]
-  const texts = [...ran.map(({ output }) => output), JSON.stringify(await broker.events()), broker.log.join('')]
+  const texts = [
+    ...ran.map(({ output }) => output),
+    JSON.stringify(await broker.events()),
+    broker.log.join(''),
+  ]
   for (const form of forms) for (const text of texts) expect(text).not.toContain(form)
 }
 
@@ -157,7 +166,10 @@ export const has = (program: string): boolean => findProgram(program, hostPath) 
  */
 export function printedBy(command: string, args: readonly string[]): string | undefined {
   try {
-    const found = execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
+    const found = execFileSync(command, args, {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim()
     return found === '' ? undefined : found
   } catch {
     return undefined

@@ -23,7 +23,8 @@ async function mvn(at: Shell, args: readonly string[], servers = ''): Promise<Ra
 
 const pom = (content: string): string =>
   `<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>${content}</project>`
-const coordinates = (id: string): string => `<groupId>test.good</groupId><artifactId>${id}</artifactId><version>1</version>`
+const coordinates = (id: string): string =>
+  `<groupId>test.good</groupId><artifactId>${id}</artifactId><version>1</version>`
 
 /** A project whose parent is to be had from this repository only. */
 async function projectOf(at: Shell, name: string, repository: { id: string; url: string }): Promise<string> {
@@ -67,13 +68,22 @@ sandboxes:
     expect(ran).toMatchObject({ code: 0 })
     expect(existsSync(join(shell.home, 'repository/junit/junit/4.13.2/junit-4.13.2.jar'))).toBe(true)
     const [event] = await eventsOf(broker, 'a1', { host, path: /\/junit-4\.13\.2\.jar$/ })
-    expect(event).toMatchObject({ method: 'GET', verdict: 'allow', reason: 'rule', rule: 'maven', status: 200 })
+    expect(event).toMatchObject({
+      method: 'GET',
+      verdict: 'allow',
+      reason: 'rule',
+      rule: 'maven',
+      status: 200,
+    })
     const refused = (await broker.events()).filter(({ verdict }) => verdict === 'deny')
     expect(refused).toEqual([])
   }, 130_000)
 
   it('reaches no other repository', async () => {
-    const project = await projectOf(shell, 'elsewhere', { id: 'central', url: 'https://repository.evil.test/' })
+    const project = await projectOf(shell, 'elsewhere', {
+      id: 'central',
+      url: 'https://repository.evil.test/',
+    })
     const ran = await mvn(shell, ['-f', project, 'validate'])
     expect(ran.code).toBe(1)
     const [event] = await eventsOf(broker, 'a1', { host: 'repository.evil.test' })
@@ -87,7 +97,13 @@ sandboxes:
     expect(ran.code).toBe(1)
     expect(ran.stdout).toContain('407')
     const events = await broker.events((all) => all.some(({ reason }) => reason === 'auth_missing'))
-    expect(events.at(-1)).toMatchObject({ host, method: 'CONNECT', verdict: 'deny', reason: 'auth_missing', status: 407 })
+    expect(events.at(-1)).toMatchObject({
+      host,
+      method: 'CONNECT',
+      verdict: 'deny',
+      reason: 'auth_missing',
+      status: 407,
+    })
   })
 })
 
@@ -130,7 +146,9 @@ describe.skipIf(noMaven !== undefined)(titleOf('mvn against a private repository
     const project = await projectOf(shell, 'other', { id: 'acme', url: registry.origin })
     const ran = await mvn(shell, ['-f', project, 'validate'], server('a-password-of-its-own'))
     expect(ran.code).toBe(1)
-    expect(upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined)).toEqual([])
+    expect(
+      upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined),
+    ).toEqual([])
     const events = await broker.events((all) => all.some(({ reason }) => reason === 'foreign_credential'))
     expect(events.at(-1)).toMatchObject({ agent: 'a1', verdict: 'deny', status: 403 })
     expect(ran.stdout).toContain('octroi foreign_credential')

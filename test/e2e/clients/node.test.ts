@@ -67,21 +67,42 @@ sandboxes:
 
   for (const [name, program] of Object.entries(programs)) {
     const get = (url: string) =>
-      shell.run(process.execPath, ['--input-type=module', '-e', program, url, `Bearer ${shell.env['API_KEY']}`])
+      shell.run(process.execPath, [
+        '--input-type=module',
+        '-e',
+        program,
+        url,
+        `Bearer ${shell.env['API_KEY']}`,
+      ])
 
     it(`${name} sends the placeholder and gets it back`, async () => {
       const ran = await get(`https://api.good.test:${upstream.port}/v1/${name}`)
-      expect(ran).toMatchObject({ code: 0, stderr: '', stdout: `200 OK you sent Bearer ${shell.env['API_KEY']}\n` })
-      expect(upstream.received.at(-1)).toMatchObject({ target: `/v1/${name}`, headers: { authorization: `Bearer ${secret}` } })
+      expect(ran).toMatchObject({
+        code: 0,
+        stderr: '',
+        stdout: `200 OK you sent Bearer ${shell.env['API_KEY']}\n`,
+      })
+      expect(upstream.received.at(-1)).toMatchObject({
+        target: `/v1/${name}`,
+        headers: { authorization: `Bearer ${secret}` },
+      })
       const [event] = await eventsOf(broker, 'a1', { host: 'api.good.test', path: `/v1/${name}` })
-      expect(event).toMatchObject({ verdict: 'allow', reason: 'access', access: 'api', status: 200, redactions: 1 })
+      expect(event).toMatchObject({
+        verdict: 'allow',
+        reason: 'access',
+        access: 'api',
+        status: 200,
+        redactions: 1,
+      })
       await expectNowhere(broker, secret, [ran])
     })
 
     it(`${name} is told why a path and a host are refused`, async () => {
       const before = upstream.received.length
       const path = await get(`https://api.good.test:${upstream.port}/v2/${name}`)
-      expect(path.stdout).toMatch(/^403 octroi path_denied api\.good\.test:\d+ id=[0-9A-Z]{26} \{"type":"urn:octroi:path_denied"/)
+      expect(path.stdout).toMatch(
+        /^403 octroi path_denied api\.good\.test:\d+ id=[0-9A-Z]{26} \{"type":"urn:octroi:path_denied"/,
+      )
       const host = await get(`https://${name}.evil.test/`)
       expect(host.code).not.toBe(0)
       expect(host.stderr).toContain('403')

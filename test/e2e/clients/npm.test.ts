@@ -62,13 +62,22 @@ describe.skipIf(skip !== undefined)(titleOf('npm against the npm registry', skip
     const ran = await shell.run('npm', ['publish'], { cwd, env: quiet })
     expect(ran.code).not.toBe(0)
     const [event] = await eventsOf(broker, 'a1', { host, method: 'PUT' })
-    expect(event).toMatchObject({ path: '/octroi-test-never-published', verdict: 'deny', reason: 'method_denied', rule: 'npm', status: 403 })
+    expect(event).toMatchObject({
+      path: '/octroi-test-never-published',
+      verdict: 'deny',
+      reason: 'method_denied',
+      rule: 'npm',
+      status: 403,
+    })
     expect(ran.stderr).toContain(`403 octroi method_denied ${host}:443 id=${event?.id}`)
   })
 
   it('reaches no other registry', async () => {
     const cwd = await project(shell, 'elsewhere', { 'package.json': '{ "name": "app", "version": "1.0.0" }' })
-    const ran = await shell.run('npm', ['install', '--registry=https://registry.evil.test/', 'is-number'], { cwd, env: quiet })
+    const ran = await shell.run('npm', ['install', '--registry=https://registry.evil.test/', 'is-number'], {
+      cwd,
+      env: quiet,
+    })
     expect(ran.code).not.toBe(0)
     const [event] = await eventsOf(broker, 'a1', { host: 'registry.evil.test' })
     expect(event).toMatchObject({ agent: 'a1', method: 'CONNECT', verdict: 'deny', reason: 'host_denied' })
@@ -136,7 +145,11 @@ sandboxes:
     const ran = await install(shell, cwd, '@acme/web')
     expect(ran).toMatchObject({ code: 0 })
     expect(await readFile(join(cwd, 'node_modules/@acme/web/index.js'), 'utf8')).toContain('42')
-    const seen = upstream.received.map(({ method, target, headers }) => ({ method, target, auth: headers.authorization }))
+    const seen = upstream.received.map(({ method, target, headers }) => ({
+      method,
+      target,
+      auth: headers.authorization,
+    }))
     expect(seen).toEqual([
       { method: 'GET', target: '/@acme%2fweb', auth: `Bearer ${secret}` },
       { method: 'GET', target: '/web-1.2.3.tgz', auth: undefined },

@@ -59,7 +59,9 @@ sandboxes: { s1: { agent: a1, access: [api] } }
   it('are the ones that these tests give to clients', async () => {
     const ran = await printed('--format', 'json')
     expect(ran).toMatchObject({ code: 0, stderr: '' })
-    expect({ PATH: shell.env['PATH'], HOME: shell.home, ...(JSON.parse(ran.stdout) as object) }).toEqual(shell.env)
+    expect({ PATH: shell.env['PATH'], HOME: shell.home, ...(JSON.parse(ran.stdout) as object) }).toEqual(
+      shell.env,
+    )
     await expectNowhere(broker, secret, [ran])
   })
 
@@ -91,7 +93,10 @@ git ls-remote ${url}/git.git 2>&1 || true
   it('work as an env file and as the member of an MCP configuration', async () => {
     const docker = await printed('--format', 'docker')
     const mcp = JSON.parse((await printed('--format', 'mcp')).stdout) as { env: Record<string, string> }
-    const sets = [docker.stdout.trimEnd().split('\n'), Object.entries(mcp.env).map(([name, value]) => `${name}=${value}`)]
+    const sets = [
+      docker.stdout.trimEnd().split('\n'),
+      Object.entries(mcp.env).map(([name, value]) => `${name}=${value}`),
+    ]
     for (const set of sets) {
       const ran = await bare('env', [...set, 'curl', '-sS', `https://api.good.test:${upstream.port}/set`])
       expect(ran).toMatchObject({ code: 0, stdout: '/set\n', stderr: '' })

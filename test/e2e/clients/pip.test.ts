@@ -38,9 +38,17 @@ describe.skipIf(skip !== undefined)(titleOf('pip against the Python package inde
     expect(ran).toMatchObject({ code: 0 })
     expect(await readdir(join(shell.home, 'out'))).toEqual(['six-1.17.0-py2.py3-none-any.whl'])
     const [page] = await eventsOf(broker, 'a1', { host: index })
-    expect(page).toMatchObject({ method: 'GET', path: '/simple/six/', verdict: 'allow', reason: 'rule', rule: 'pypi', status: 200 })
+    expect(page).toMatchObject({
+      method: 'GET',
+      path: '/simple/six/',
+      verdict: 'allow',
+      reason: 'rule',
+      rule: 'pypi',
+      status: 200,
+    })
     const archives = await eventsOf(broker, 'a1', { host: files })
-    for (const event of archives) expect(event).toMatchObject({ method: 'GET', verdict: 'allow', rule: 'pypi', status: 200 })
+    for (const event of archives)
+      expect(event).toMatchObject({ method: 'GET', verdict: 'allow', rule: 'pypi', status: 200 })
     expect(archives.at(-1)?.path).toMatch(/\/six-1\.17\.0-py2\.py3-none-any\.whl(\.metadata)?$/)
   })
 
@@ -65,7 +73,8 @@ const wheelName = 'acme_web-1.0-py3-none-any.whl'
 const wheel = storedZip({
   'acme_web.py': 'answer = 42\n',
   'acme_web-1.0.dist-info/METADATA': 'Metadata-Version: 2.1\nName: acme-web\nVersion: 1.0\n',
-  'acme_web-1.0.dist-info/WHEEL': 'Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+  'acme_web-1.0.dist-info/WHEEL':
+    'Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
   'acme_web-1.0.dist-info/RECORD': '',
 })
 
@@ -81,7 +90,11 @@ describe.skipIf(noPip !== undefined)(titleOf('pip against a private index', noPi
       handler: ({ target }, response) =>
         target.endsWith('.whl')
           ? send(response, 'application/zip', wheel)
-          : send(response, 'text/html', `<!DOCTYPE html><html><body><a href="../../${wheelName}">${wheelName}</a></body></html>`),
+          : send(
+              response,
+              'text/html',
+              `<!DOCTYPE html><html><body><a href="../../${wheelName}">${wheelName}</a></body></html>`,
+            ),
     })
   })
 
@@ -103,7 +116,9 @@ describe.skipIf(noPip !== undefined)(titleOf('pip against a private index', noPi
     const url = `${registry.originWith('build:a-password-of-its-own')}/simple/`
     const ran = await download(shell, '--index-url', url, 'acme-web')
     expect(ran.code).not.toBe(0)
-    expect(upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined)).toEqual([])
+    expect(
+      upstream.received.slice(before).filter(({ headers }) => headers.authorization !== undefined),
+    ).toEqual([])
     const events = await broker.events((all) => all.some(({ reason }) => reason === 'foreign_credential'))
     expect(events.at(-1)).toMatchObject({ agent: 'a1', host: 'pypi.good.test', verdict: 'deny', status: 403 })
   })

@@ -43,7 +43,8 @@ export async function startPrivateRegistry(options: PrivateOptions): Promise<Pri
   const ca = await createTestCa()
   const upstream = await startUpstream(
     (received, response) => {
-      if (received.headers.authorization === options.authorization(secret)) return options.handler(received, response)
+      if (received.headers.authorization === options.authorization(secret))
+        return options.handler(received, response)
       response.writeHead(401, { 'www-authenticate': 'Basic realm="registry"', 'content-length': 0 }).end()
     },
     { ca, names: [host] },
@@ -76,7 +77,12 @@ sandboxes: { s1: { agent: a1, identity: [${options.identity ?? '{ token: generat
     placeholder: broker.placeholder('s1', 'registry'),
     async expectSwapped(path, ran) {
       const events = await eventsOf(broker, 'a1', { host, path })
-      expect(events.at(-1)).toMatchObject({ verdict: 'allow', reason: 'access', access: 'registry', status: 200 })
+      expect(events.at(-1)).toMatchObject({
+        verdict: 'allow',
+        reason: 'access',
+        access: 'registry',
+        status: 200,
+      })
       await expectNowhere(broker, secret, ran)
     },
     async stop() {

@@ -79,25 +79,46 @@ sandboxes: { s1: { agent: a1, access: [api] } }
     const get = (url: string) =>
       shell.run(file ?? '', ['-c', program, url, 'Authorization', `Bearer ${shell.env['API_KEY']}`])
 
-    it.skipIf(absent !== undefined)(titleOf(`${name} sends the placeholder and gets it back`, absent), async () => {
-      const ran = await get(`https://api.good.test:${upstream.port}/v1/${name}`)
-      expect(ran).toMatchObject({ code: 0, stderr: '', stdout: `200 OK you sent Bearer ${shell.env['API_KEY']}\n` })
-      expect(upstream.received.at(-1)).toMatchObject({ target: `/v1/${name}`, headers: { authorization: `Bearer ${secret}` } })
-      const [event] = await eventsOf(broker, 'a1', { host: 'api.good.test', path: `/v1/${name}` })
-      expect(event).toMatchObject({ verdict: 'allow', reason: 'access', access: 'api', status: 200, redactions: 1 })
-      await expectNowhere(broker, secret, [ran])
-    })
+    it.skipIf(absent !== undefined)(
+      titleOf(`${name} sends the placeholder and gets it back`, absent),
+      async () => {
+        const ran = await get(`https://api.good.test:${upstream.port}/v1/${name}`)
+        expect(ran).toMatchObject({
+          code: 0,
+          stderr: '',
+          stdout: `200 OK you sent Bearer ${shell.env['API_KEY']}\n`,
+        })
+        expect(upstream.received.at(-1)).toMatchObject({
+          target: `/v1/${name}`,
+          headers: { authorization: `Bearer ${secret}` },
+        })
+        const [event] = await eventsOf(broker, 'a1', { host: 'api.good.test', path: `/v1/${name}` })
+        expect(event).toMatchObject({
+          verdict: 'allow',
+          reason: 'access',
+          access: 'api',
+          status: 200,
+          redactions: 1,
+        })
+        await expectNowhere(broker, secret, [ran])
+      },
+    )
 
-    it.skipIf(absent !== undefined)(titleOf(`${name} is told why a path and a host are refused`, absent), async () => {
-      const before = upstream.received.length
-      const path = await get(`https://api.good.test:${upstream.port}/v2/${name}`)
-      expect(path.stdout).toMatch(/^403 octroi path_denied api\.good\.test:\d+ id=[0-9A-Z]{26} \{"type":"urn:octroi:path_denied"/)
-      const host = await get(`https://${name}.evil.test/`)
-      expect(host.code).not.toBe(0)
-      expect(host.stderr).toContain('403')
-      expect(upstream.received).toHaveLength(before)
-      const [event] = await eventsOf(broker, 'a1', { host: `${name}.evil.test` })
-      expect(event).toMatchObject({ method: 'CONNECT', verdict: 'deny', reason: 'host_denied' })
-    })
+    it.skipIf(absent !== undefined)(
+      titleOf(`${name} is told why a path and a host are refused`, absent),
+      async () => {
+        const before = upstream.received.length
+        const path = await get(`https://api.good.test:${upstream.port}/v2/${name}`)
+        expect(path.stdout).toMatch(
+          /^403 octroi path_denied api\.good\.test:\d+ id=[0-9A-Z]{26} \{"type":"urn:octroi:path_denied"/,
+        )
+        const host = await get(`https://${name}.evil.test/`)
+        expect(host.code).not.toBe(0)
+        expect(host.stderr).toContain('403')
+        expect(upstream.received).toHaveLength(before)
+        const [event] = await eventsOf(broker, 'a1', { host: `${name}.evil.test` })
+        expect(event).toMatchObject({ method: 'CONNECT', verdict: 'deny', reason: 'host_denied' })
+      },
+    )
   }
 })

@@ -33,7 +33,9 @@ export async function reach(name: RegistryName): Promise<Reached> {
   return {
     hosts,
     rule: `{ id: ${name}, registry: ${name}, mode: install${opened} }`,
-    skip: answers ? undefined : `nothing answers for the ${name} registry (${main === '' ? 'unknown' : 'port 443'})`,
+    skip: answers
+      ? undefined
+      : `nothing answers for the ${name} registry (${main === '' ? 'unknown' : 'port 443'})`,
   }
 }
 

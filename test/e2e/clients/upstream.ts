@@ -40,7 +40,10 @@ export async function startUpstream(
     })
   }
   const leaf = tls === undefined ? undefined : await tls.ca.issue({ names: tls.names })
-  const server = leaf === undefined ? createPlainServer(listener) : createServer({ cert: leaf.cert, key: leaf.key }, listener)
+  const server =
+    leaf === undefined
+      ? createPlainServer(listener)
+      : createServer({ cert: leaf.cert, key: leaf.key }, listener)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
     port: (server.address() as AddressInfo).port,

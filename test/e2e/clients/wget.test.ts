@@ -15,7 +15,10 @@ describe.skipIf(skip !== undefined)(titleOf('wget', skip), () => {
   beforeAll(async () => {
     const ca = await createTestCa()
     plain = await startUpstream((_, response) => send(response, 'text/plain', 'plain'))
-    secure = await startUpstream((_, response) => send(response, 'text/plain', 'secure'), { ca, names: ['a.good.test'] })
+    secure = await startUpstream((_, response) => send(response, 'text/plain', 'secure'), {
+      ca,
+      names: ['a.good.test'],
+    })
     broker = await startTestBroker({
       files: { 'root.pem': ca.cert },
       yaml: `
@@ -41,12 +44,21 @@ sandboxes:
 
   // Most builds read no variable for their trust: outside of `octroi run` they are told the bundle.
   const wget = (...args: string[]): Promise<Ran> =>
-    shell.run('wget', ['-nv', '-O', '-', '--tries=1', `--ca-certificate=${shell.env['SSL_CERT_FILE']}`, ...args])
+    shell.run('wget', [
+      '-nv',
+      '-O',
+      '-',
+      '--tries=1',
+      `--ca-certificate=${shell.env['SSL_CERT_FILE']}`,
+      ...args,
+    ])
 
   it('reads over http and https', async () => {
     expect(await wget(`http://a.good.test:${plain.port}/p`)).toMatchObject({ code: 0, stdout: 'plain' })
     expect(plain.received[0]?.headers).toMatchObject({ host: `a.good.test:${plain.port}` })
-    expect(Object.keys(plain.received[0]?.headers ?? {}).filter((name) => name.startsWith('proxy'))).toEqual([])
+    expect(Object.keys(plain.received[0]?.headers ?? {}).filter((name) => name.startsWith('proxy'))).toEqual(
+      [],
+    )
     expect(await wget(`https://a.good.test:${secure.port}/s`)).toMatchObject({ code: 0, stdout: 'secure' })
     const [first] = await eventsOf(broker, 'a1', { host: 'a.good.test', path: '/p' })
     expect(first).toMatchObject({ scheme: 'http', verdict: 'allow', rule: 'plain', status: 200 })
