@@ -1,17 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { adminEvent } from './admin/event.ts'
-import { startAdminServer } from './admin/server.ts'
+import { createAttachments } from './app/attachments.ts'
 import { Control, type NamedListener } from './app/control.ts'
 import { brokerInput } from './app/credentials.ts'
+import { openAdmin, openListeners } from './app/doors.ts'
 import { openFoundation, readConfig, type Foundation } from './app/foundation.ts'
 import { createPlane, type RunningPlane } from './app/plane.ts'
-import { holderOf } from './app/port-holder.ts'
 import { createReach, type Reach } from './app/reach.ts'
 import { createSandboxSockets } from './app/sandbox-sockets.ts'
 import { createBroker, type CredentialBroker } from './broker/broker.ts'
 import { loadConfig } from './config/load.ts'
-import type { ProxyListener } from './config/model.ts'
 import { systemClock, type Clock } from './core/clock.ts'
 import { OperatorError } from './core/errors.ts'
 import { createHolder, type Holder } from './identity/holder.ts'
@@ -21,8 +20,8 @@ import { environmentNotes, environmentProblems } from './net/environment.ts'
 import type { Resolver } from './net/port.ts'
 import { describePolicy } from './policy/rules.ts'
 import type { PlaneLimits } from './proxy/limits.ts'
-import { listen, type Listener } from './proxy/listener.ts'
-import { writeTrustFiles, type TrustFiles } from './sandbox/bundle.ts'
+import type { Listener } from './proxy/listener.ts'
+import { trustFolder, writeTrustFiles, type TrustFiles } from './sandbox/bundle.ts'
 import { createLeafCache } from './tls/leaf-cache.ts'
 import { createMinter } from './tls/minter.ts'
 
@@ -35,8 +34,8 @@ export interface AppOptions {
   readonly limits?: Partial<PlaneLimits> | undefined
   /** Takes the place of the configured resolver; for tests. */
   readonly resolver?: Resolver | undefined
-  /** Serve only the sockets of sandboxes, not `listen`: the private broker of one `octroi run`. */
-  readonly isPrivate?: boolean | undefined
+  /** Serve only the sockets of sandboxes and of the owner, not `listen`: the private broker of `octroi run`. */
+  readonly private?: { readonly idleExitMs: number } | undefined
 }
 
 /** A running broker. */
@@ -49,6 +48,8 @@ export interface App {
   /** Sentences for the operator about this start. */
   readonly notes: readonly string[]
   openSandboxSocket(sandbox: string): Promise<string>
+  /** Resolves when a private broker has nothing left to do or was asked to hand over; never for others. */
+  readonly idle: Promise<void>
   /** Reads the files anew, all or nothing; an `OperatorError` lists the problems and the old policy stays. */
   reload(): Promise<{ policy: string }>
   /** Drains what is in flight, then closes everything; a second call ends what still drains. */
@@ -71,7 +72,8 @@ export async function startApp(options: AppOptions): Promise<App> {
 }
 
 async function start(options: AppOptions, closers: Closers): Promise<App> {
-  const { log, env, isPrivate = false, clock = systemClock } = options
+  const { log, env, clock = systemClock } = options
+  const isPrivate = options.private !== undefined
   const foundation = await openFoundation(readConfig(options.configFile, { env, clock }), {
     clock,
     onProblem: (message) => log.error({}, message),
@@ -96,15 +98,22 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   })
   closers.push(() => sockets.close())
   const lifecycle = lifecycleOf({ foundation, holder, broker, clock })
+  const attachments = createAttachments({
+    clock,
+    idleExitMs: options.private?.idleExitMs,
+    isBusy: () => running.plane.live.busy > 0,
+  })
+  closers.push(() => attachments.close())
   const control = new Control({
     ...{ clock, log, foundation, holder, broker, running, lifecycle, sockets, listeners, named, closers },
+    attachments,
     renewReach: reach.renew,
   })
   // Every part stands before the first listener opens, so that nothing is ever served by default rules.
   running.setReady(true)
   if (!isPrivate) await openListeners({ holder, running, listeners, named }, closers)
-  if (!isPrivate) await openAdmin({ holder, control, named }, closers)
-  if (!isPrivate) control.watch()
+  await openAdmin({ holder, control, named, isPrivate }, closers)
+  control.watch()
   closers.push(control.sweep())
   return {
     listeners: named,
@@ -113,6 +122,7 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
     trust,
     notes: [...environmentNotes(env), ...reach.current().upstreamTls.notes],
     openSandboxSocket: (sandbox) => sockets.open(sandbox),
+    idle: attachments.idle,
     reload: () => control.reload(),
     stop: () => control.stop(),
   }
@@ -214,8 +224,7 @@ function follow({ holder, foundation, broker, running, log }: FollowParts, close
 function publishTrust(parts: { holder: Holder; foundation: Foundation; reach: Reach }): Promise<TrustFiles> {
   const { authority } = parts.foundation
   return writeTrustFiles({
-    // Of their own: `certs` may hold keys of the operator's, and this folder is mounted into sandboxes.
-    folder: join(parts.holder.config().root, 'certs', 'sandbox'),
+    folder: trustFolder(parts.holder.config().root),
     caPem: authority.certificatePem,
     extra: [...(authority.previous === undefined ? [] : [authority.previous.certificatePem]), ...parts.reach.extraRoots],
   })
@@ -243,43 +252,4 @@ function lifecycleOf(parts: {
     },
     audit: (event) => events.appendDurable(adminEvent(event, { id: newId(), ts: clock.now() })),
   })
-}
-
-async function openListeners(
-  parts: { holder: Holder; running: RunningPlane; listeners: Listener[]; named: NamedListener[] },
-  closers: Closers,
-): Promise<void> {
-  const { holder, running, listeners, named } = parts
-  closers.push(() => {
-    for (const listener of listeners) {
-      void listener.close()
-      listener.destroy()
-    }
-  })
-  for (const at of holder.config().listen.proxy) {
-    const listener = await listen(running.plane, at, holderOf)
-    listeners.push(listener)
-    named.push({ name: 'proxy', address: addressOf(listener, at) })
-  }
-}
-
-function addressOf({ at }: Listener, configured: ProxyListener): string {
-  if ('path' in at) return `unix:${at.path}`
-  const host = at.host.includes(':') ? `[${at.host}]` : at.host
-  return `${configured.kind === 'tcp' && configured.tls ? 'https' : 'http'}://${host}:${at.port}`
-}
-
-async function openAdmin(
-  { holder, control, named }: { holder: Holder; control: Control; named: NamedListener[] },
-  closers: Closers,
-): Promise<void> {
-  const { stateFolder, listen: listenAt } = holder.config()
-  const server = await startAdminServer(control.adminDeps((bytes) => randomBytes(bytes)), {
-    stateFolder,
-    listen: listenAt.admin,
-    holderOf,
-  })
-  closers.push(() => server.stop())
-  const host = server.host.includes(':') ? `[${server.host}]` : server.host
-  named.push({ name: 'admin', address: `http://${host}:${server.port}` }, { name: 'admin', address: `unix:${server.socketPath}` })
 }

@@ -7,6 +7,7 @@ import type { FailureAnswer } from './failure.ts'
 import { originFault } from './origin.ts'
 import { brokerRoutes } from './routes/broker.ts'
 import { healthRoutes } from './routes/health.ts'
+import { ownerRoutes } from './routes/owner.ts'
 import { revocationRoutes } from './routes/revocations.ts'
 import { sandboxRoutes } from './routes/sandboxes.ts'
 
@@ -66,7 +67,8 @@ export function createAdminApp(deps: AdminDeps, door: Door): FastifyInstance {
       body: { error: 'internal', message: `failed; see the log for ${id}`, id },
     })
   })
-  for (const routes of [healthRoutes, sandboxRoutes, revocationRoutes, brokerRoutes])
+  const owner = door.kind === 'socket' ? [ownerRoutes] : []
+  for (const routes of [healthRoutes, sandboxRoutes, revocationRoutes, brokerRoutes, ...owner])
     void app.register((scope) => Promise.resolve(routes(scope, deps)))
   return app
 }

@@ -13,6 +13,11 @@ export interface BrokerStatus {
   readonly audit: 'ok' | 'degraded' | 'full'
   /** ISO 8601. */
   readonly started_at: string
+  readonly pid: number
+  /** Started by `octroi run` for runs alone; ends by itself. */
+  readonly private: boolean
+  /** Runs that use the broker now. */
+  readonly runs: number
 }
 
 /** The operator's log, as far as the admin API writes to it. */
@@ -37,4 +42,8 @@ export interface AdminDeps {
   readonly secretsChanged: () => Promise<void>
   /** Opens (or finds) the unix socket that is the identity of one sandbox, and returns its path. */
   readonly openSandboxSocket: (sandbox: string) => Promise<string>
+  /** Counts a run until the returned function is called; `undefined` when the broker is about to end. */
+  readonly attach: () => (() => void) | undefined
+  /** Ends a private broker that no run uses. */
+  readonly handOver: () => 'stopping' | 'in_use' | 'permanent'
 }

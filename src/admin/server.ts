@@ -25,6 +25,22 @@ export interface AdminServer {
   stop(): Promise<void>
 }
 
+/** `admin.sock` of the running admin API. */
+export interface OwnerSocket {
+  readonly socketPath: string
+  /** Ends the listener and every connection. */
+  stop(): Promise<void>
+}
+
+/** Opens the owner's door alone: `admin.sock` in the state folder. */
+export async function startOwnerSocket(deps: AdminDeps, stateFolder: string): Promise<OwnerSocket> {
+  const app = createAdminApp(deps, { kind: 'socket' })
+  const socketPath = await clearOwnerSocket(stateFolder)
+  await app.listen({ path: socketPath })
+  closeToOthers(socketPath)
+  return { socketPath, stop: () => app.close() }
+}
+
 /** Opens both doors: `admin.sock` in the state folder, and TCP with the operator token. */
 export async function startAdminServer(deps: AdminDeps, options: AdminServerOptions): Promise<AdminServer> {
   const { stateFolder, listen } = options
@@ -32,16 +48,13 @@ export async function startAdminServer(deps: AdminDeps, options: AdminServerOpti
   const seed = Buffer.from(deps.random(4)).readUInt32LE()
   const throttle = createThrottle(deps.clock, seed)
   const bearer = createBearer(operatorToken(stateFolder, deps.random), throttle)
-  const bySocket = createAdminApp(deps, { kind: 'socket' })
   const byTcp = createAdminApp(deps, { kind: 'tcp', hosts: () => hosts, bearer })
-  const stop = async (): Promise<void> => void (await Promise.all([bySocket.close(), byTcp.close()]))
+  const owner = await startOwnerSocket(deps, stateFolder)
+  const stop = async (): Promise<void> => void (await Promise.all([owner.stop(), byTcp.close()]))
   try {
-    const socketPath = await clearOwnerSocket(stateFolder)
-    await bySocket.listen({ path: socketPath })
-    closeToOthers(socketPath)
     const port = await listenTcp(byTcp, options)
     hosts = hostsOf(listen.host, port)
-    return { host: listen.host, port, socketPath, stop }
+    return { host: listen.host, port, socketPath: owner.socketPath, stop }
   } catch (error) {
     await stop()
     throw error

@@ -80,9 +80,14 @@ export const brokerStatus = z.object({
   listeners: z.array(z.object({ name: z.string(), address: z.string() })),
   audit: z.enum(['ok', 'degraded', 'full']),
   started_at: z.string(),
+  pid: z.int(),
+  private: z.boolean(),
+  runs: z.int(),
   ready: z.boolean(),
   not_ready: z.array(z.string()),
 })
+/** Answer of `POST /v1/handover`. */
+export const handedOver = z.object({ outcome: z.enum(['stopping', 'in_use', 'permanent']) })
 /** Body of every answer that is not a success; `id` only for failures of our own. */
 export const failure = z.object({ error: z.string(), message: z.string(), id: z.string().optional() })
 

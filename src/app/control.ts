@@ -8,6 +8,7 @@ import type { Holder } from '../identity/holder.ts'
 import type { SweepingLifecycle } from '../identity/lifecycle.ts'
 import type { Logger } from '../logger.ts'
 import type { Listener } from '../proxy/listener.ts'
+import type { Attachments } from './attachments.ts'
 import { brokerInput } from './credentials.ts'
 import type { Foundation } from './foundation.ts'
 import type { RunningPlane } from './plane.ts'
@@ -33,6 +34,7 @@ export interface ControlParts {
   readonly running: RunningPlane
   readonly lifecycle: SweepingLifecycle
   readonly sockets: SandboxSockets
+  readonly attachments: Attachments
   /** Makes resolver and trust anew from the configuration in force. */
   readonly renewReach: () => Promise<void>
   readonly listeners: readonly Listener[]
@@ -106,7 +108,7 @@ export class Control {
 
   /** Parts that do not work now; empty means ready. */
   async notReady(): Promise<readonly Part[]> {
-    const { foundation, holder, listeners, running } = this.#parts
+    const { foundation, holder, listeners, running, attachments } = this.#parts
     const parts: Part[] = []
     const isStoreUp = await foundation.store.meta('ready').then(
       () => true,
@@ -115,25 +117,29 @@ export class Control {
     if (!isStoreUp) parts.push('store')
     if (this.#parts.clock.now() >= foundation.authority.notAfter) parts.push('ca')
     if (holder.current().hash === '') parts.push('policy')
-    if (listeners.length === 0 || !running.plane.isReady()) parts.push('listeners')
+    const hasDoor = listeners.length > 0 || attachments.isPrivate
+    if (!hasDoor || !running.plane.isReady()) parts.push('listeners')
     if (foundation.events.state !== 'ok') parts.push('audit')
     return parts
   }
 
   status(): BrokerStatus {
-    const { holder, foundation, named } = this.#parts
+    const { holder, foundation, named, attachments } = this.#parts
     return {
       policy: holder.current().hash,
       sandboxes: holder.current().sandboxes.size,
       listeners: named,
       audit: foundation.events.state,
       started_at: new Date(this.#startedAt).toISOString(),
+      pid: process.pid,
+      private: attachments.isPrivate,
+      runs: attachments.count,
     }
   }
 
   /** What the admin API asks of the broker. */
   adminDeps(random: (bytes: number) => Uint8Array): AdminDeps {
-    const { clock, log, lifecycle, broker, sockets } = this.#parts
+    const { clock, log, lifecycle, broker, sockets, attachments } = this.#parts
     return {
       clock,
       random,
@@ -144,6 +150,8 @@ export class Control {
       reload: () => this.reload(),
       secretsChanged: () => broker.refresh(),
       openSandboxSocket: (sandbox) => sockets.open(sandbox),
+      attach: () => attachments.attach(),
+      handOver: () => attachments.handOver(),
     }
   }
 

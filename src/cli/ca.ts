@@ -2,11 +2,8 @@ import type { Command } from 'commander'
 import { systemClock } from '../core/clock.ts'
 import type { Clock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
-import { openSeal } from '../store/seal.ts'
-import { readAuthorityCertificate, readPreviousCertificate, rotateAuthority } from '../tls/authority.ts'
 import type { AuthorityCertificate } from '../tls/authority.ts'
 import type { CommandContext } from './io.ts'
-import { createRemote } from './remote.ts'
 
 /** What the commands need beside the context. */
 export interface CaDeps {
@@ -32,6 +29,7 @@ const toJson = (certificate: AuthorityCertificate) => ({
 const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
 async function readShown(folder: string, clock: Clock) {
+  const { readAuthorityCertificate, readPreviousCertificate } = await import('../tls/authority.ts')
   const current = await readAuthorityCertificate(folder)
   if (!current) {
     throw new OperatorError(
@@ -69,11 +67,16 @@ export function registerCa(program: Command, context: CommandContext, deps: CaDe
     .action(
       context.run(async (options: CaOptions) => {
         const folder = await deps.stateFolder()
+        const { createRemote } = await import('./remote.ts')
         if (await createRemote({ stateFolder: folder, configPath: context.configPath() }).isRunning()) {
           throw new OperatorError(
             'the broker is running and would go on with the old CA: stop it, rotate, start it',
           )
         }
+        const [{ openSeal }, { rotateAuthority }] = await Promise.all([
+          import('../store/seal.ts'),
+          import('../tls/authority.ts'),
+        ])
         const authority = await rotateAuthority({ folder, seal: await openSeal(folder), clock })
         if (options.json === true) printJson(authority, authority.previous)
         else {

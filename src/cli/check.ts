@@ -1,12 +1,9 @@
-import { loadConfig } from '../config/load.ts'
 import type { LoadResult } from '../config/load.ts'
 import type { Config } from '../config/model.ts'
 import { formatProblem } from '../config/problem.ts'
 import { systemClock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
-import { explainRequest } from './explain.ts'
 import type { Answer, Records } from './explain.ts'
-import { initConfig } from './init.ts'
 import type { Io, Register } from './io.ts'
 import { printable, tableLines } from './table.ts'
 
@@ -27,15 +24,18 @@ export function registerCheck(deps: CheckDeps): Register {
       .description('check the configuration and execute nothing')
       .option('--json', 'print problems and warnings as JSON')
       .action(
-        context.run((options: { json?: boolean }) =>
-          Promise.resolve(check(io, context.configPath(), options.json === true)),
-        ),
+        context.run((options: { json?: boolean }) => check(io, context.configPath(), options.json === true)),
       )
     program
       .command('init')
       .argument('[dir]', 'where to (default: the folder that commands look in)')
       .description('write a commented first configuration and make the certificate authority')
-      .action(context.run((dir: string | undefined) => initConfig(io, dir, deps.makeAuthority)))
+      .action(
+        context.run(async (dir: string | undefined) => {
+          const { initConfig } = await import('./init.ts')
+          return initConfig(io, dir, deps.makeAuthority)
+        }),
+      )
     program
       .command('explain')
       .description('show how a request would be decided, and by which rule')
@@ -47,7 +47,8 @@ export function registerCheck(deps: CheckDeps): Register {
       .option('--json', 'print the trace as JSON')
       .action(
         context.run(async (method: string, url: string, options: ExplainOptions) => {
-          const config = configOrThrow(load(io, context.configPath()))
+          const config = configOrThrow(await load(io, context.configPath()))
+          const { explainRequest } = await import('./explain.ts')
           const records = (await deps.readRecords(config)) ?? { sandboxes: [], tokens: [], handles: [] }
           const question = { method, url, ...options }
           const answer = explainRequest({ config, records, now: systemClock.now() }, question)
@@ -66,10 +67,13 @@ interface ExplainOptions {
   readonly json?: boolean
 }
 
-const load = (io: Io, path: string): LoadResult => loadConfig(path, { env: io.env, now: systemClock.now() })
+async function load(io: Io, path: string): Promise<LoadResult> {
+  const { loadConfig } = await import('../config/load.ts')
+  return loadConfig(path, { env: io.env, now: systemClock.now() })
+}
 
-function check(io: Io, path: string, asJson: boolean): number {
-  const loaded = load(io, path)
+async function check(io: Io, path: string, asJson: boolean): Promise<number> {
+  const loaded = await load(io, path)
   const problems = loaded.ok ? [] : loaded.problems
   if (asJson) {
     io.out(JSON.stringify({ ok: loaded.ok, file: path, problems, warnings: loaded.warnings }))

@@ -7,18 +7,18 @@ import { systemClock } from '../core/clock.ts'
 import type { SandboxView, Snapshot } from '../identity/model.ts'
 import { decide } from '../policy/decide.ts'
 import { parseAuthority } from '../policy/destination.ts'
-import { trustFilesIn } from '../sandbox/bundle.ts'
+import { trustFilesIn, trustFolder } from '../sandbox/bundle.ts'
 import type { HostFacts, InsideFacts } from './doctor.ts'
 import type { Io } from './io.ts'
 import type { Installation } from './offline.ts'
-import { sandboxOf, snapshotOf, trustFolderOf, withRecords } from './sandbox-facts.ts'
+import { sandboxOf, snapshotOf, withRecords } from './sandbox-facts.ts'
 
 /** What `octroi doctor` looks at from outside. */
 export async function hostFacts({ config }: Installation): Promise<HostFacts> {
   const { stateFolder, listen } = config
   return {
     stateFolder,
-    trust: trustFilesIn(trustFolderOf(config)),
+    trust: trustFilesIn(trustFolder(config.root)),
     listeners: [
       ...listen.proxy.map((at) => ({
         name: 'proxy',

@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Config, ProxyListener } from '../config/model.ts'
 import { nearest } from '../config/problem.ts'
 import { systemClock } from '../core/clock.ts'
@@ -8,7 +7,7 @@ import { OperatorError } from '../core/errors.ts'
 import type { SandboxView, Snapshot } from '../identity/model.ts'
 import { compileSnapshot } from '../identity/snapshot.ts'
 import { parseAbsoluteTarget } from '../policy/destination.ts'
-import { trustFilesIn, writeTrustFiles } from '../sandbox/bundle.ts'
+import { trustFilesIn, trustFolder, writeTrustFiles } from '../sandbox/bundle.ts'
 import type { TrustFiles } from '../sandbox/bundle.ts'
 import type { PlaceholderVariable } from '../sandbox/environment.ts'
 import type { Seal, Store } from '../store/port.ts'
@@ -61,14 +60,9 @@ export function placeholdersOf(sandbox: SandboxView): PlaceholderVariable[] {
   })
 }
 
-/** Where the public trust files of an installation are: a folder of their own, since sandboxes see it whole. */
-export function trustFolderOf(config: Config): string {
-  return join(config.root, 'certs', 'sandbox')
-}
-
 /** The public trust files of an installation; written, with a CA if need be, when no broker has run yet. */
 export async function trustOf(config: Config, seal: Seal): Promise<TrustFiles> {
-  const files = trustFilesIn(trustFolderOf(config))
+  const files = trustFilesIn(trustFolder(config.root))
   if ([files.bundle, files.ca, files.javaTrustStore, files.aptConf].every((path) => existsSync(path)))
     return files
   const { loadOrCreateAuthority } = await import('../tls/authority.ts')

@@ -2,23 +2,18 @@ import type { Io, Register } from './io.ts'
 import { registerCa } from './ca.ts'
 import { registerCheck } from './check.ts'
 import { registerDoctor } from './doctor.ts'
-import { hostFacts, insideFacts } from './doctor-facts.ts'
 import { registerEnv } from './env.ts'
 import { registerGrant } from './grant.ts'
 import type { LifecycleAccess } from './lifecycle-access.ts'
-import { hasStore, installationOf, openBeside, openOfflineLifecycle } from './offline.ts'
 import type { Installation } from './offline.ts'
 import { registerLogs } from './logs.ts'
 import { runProgram } from './program.ts'
 import { registerRevoke } from './revoke.ts'
 import { registerRun } from './run.ts'
 import type { RunDeps } from './run.ts'
-import { openSession } from './run-session.ts'
-import { envFacts } from './sandbox-facts.ts'
 import { registerSandbox } from './sandbox.ts'
 import { registerSecret } from './secret.ts'
 import { registerServe } from './serve.ts'
-import { serveHints } from './serve-hints.ts'
 import { registerVerify } from './verify.ts'
 import { registerWhy } from './why.ts'
 
@@ -27,28 +22,43 @@ export function runCli(argv: readonly string[], io: Io): Promise<number> {
   return runProgram(argv, { io, groups: groupsOf(io) })
 }
 
-/** Every command group, in the order of the help text. */
+/**
+ * Every command group, in the order of the help text. What a command works with is loaded when it runs: reading the
+ * configuration alone costs more than starting Node.
+ */
 function groupsOf(io: Io): readonly Register[] {
-  const at = (configPath: string) => installationOf(configPath, io.env)
+  const at = async (configPath: string): Promise<Installation> =>
+    (await import('./offline.ts')).installationOf(configPath, io.env)
   const lifecycle: LifecycleAccess = {
-    remote: async (configPath) => Promise.resolve(at(configPath).remote),
-    offlineLifecycle: (configPath) => openOfflineLifecycle(at(configPath).config, io),
+    remote: async (configPath) => (await at(configPath)).remote,
+    offlineLifecycle: async (configPath) => {
+      const { config } = await at(configPath)
+      return (await import('./offline.ts')).openOfflineLifecycle(config, io)
+    },
   }
   const run: RunDeps = {
-    open: async (configPath, sandbox) => openSession(at(configPath), sandbox, { io, configPath }),
+    async open(configPath, sandbox) {
+      const { openSession } = await import('./run-session.ts')
+      return openSession(await at(configPath), sandbox, { io, configPath })
+    },
   }
   const folder = {
-    stateFolder: async (configPath: string) => Promise.resolve(at(configPath).config.stateFolder),
+    stateFolder: async (configPath: string) => (await at(configPath)).config.stateFolder,
   }
   return [
-    registerServe((app, configPath) => serveHints(app, { io, configPath })),
+    registerServe,
     registerCheck({ makeAuthority, readRecords: (config) => readRecords(config) }),
     registerRun(run),
-    registerEnv({ load: async (configPath, sandbox) => envFacts(at(configPath), sandbox, io) }),
+    registerEnv({
+      async load(configPath, sandbox) {
+        const { envFacts } = await import('./sandbox-facts.ts')
+        return envFacts(await at(configPath), sandbox, io)
+      },
+    }),
     registerSandbox(lifecycle),
     registerGrant(lifecycle),
     registerRevoke(lifecycle),
-    registerSecret({ ...folder, notifyBroker: async (configPath) => notifyBroker(at(configPath)) }),
+    registerSecret({ ...folder, notifyBroker: async (configPath) => notifyBroker(await at(configPath)) }),
     registerLogs(folder),
     registerWhy(folder),
     registerVerify(folder),
@@ -57,8 +67,14 @@ function groupsOf(io: Io): readonly Register[] {
         stateFolder: () => folder.stateFolder(context.configPath()),
       }),
     registerDoctor({
-      host: async (configPath) => hostFacts(at(configPath)),
-      inside: async (configPath, sandbox) => insideFacts(at(configPath), sandbox, io),
+      async host(configPath) {
+        const { hostFacts } = await import('./doctor-facts.ts')
+        return hostFacts(await at(configPath))
+      },
+      async inside(configPath, sandbox) {
+        const { insideFacts } = await import('./doctor-facts.ts')
+        return insideFacts(await at(configPath), sandbox, io)
+      },
       run,
     }),
   ]
@@ -83,6 +99,7 @@ async function makeAuthority(folder: string): Promise<void> {
 type ReadRecords = Parameters<typeof registerCheck>[0]['readRecords']
 
 const readRecords: ReadRecords = async (config) => {
+  const { hasStore, openBeside } = await import('./offline.ts')
   if (!hasStore(config)) return undefined
   const { store, close } = await openBeside(config)
   try {

@@ -6,7 +6,7 @@ import type { ClientHello } from '../tls/client-hello.ts'
 import { lingerClose, send } from './byte-reader.ts'
 import { ClientConnection, type TunnelFacts } from './connection.ts'
 import { guardDestroy } from '../net/tls-socket.ts'
-import { serverHandshake } from './handshake.ts'
+import { leftHandshake, serverHandshake } from './handshake.ts'
 import { handBack, readOpening } from './opening.ts'
 import { refusalMessage } from './refusal.ts'
 import type { OpenTunnel, Serve } from './tunnel.ts'
@@ -64,7 +64,8 @@ async function terminate(tunnel: OpenTunnel, hello: ClientHello, serve: Serve): 
   guardDestroy(socket, client.socket)
   const problem = await serverHandshake(socket, plane)
   if (problem !== undefined) {
-    record.denied = 'non_tls'
+    if (problem === leftHandshake) record.end = 'client_gone'
+    else record.denied = 'non_tls'
     record.note = `TLS handshake with the client failed: ${problem}`
     client.socket.destroy()
     return 0

@@ -17,28 +17,29 @@ export interface RefusalContext {
  * of a refused CONNECT. Nothing of the request is repeated but the canonical destination. RFC 9457, RFC 9209.
  */
 export function refusalMessage(refusal: Refusal, context: RefusalContext): string {
-  const entry = catalogue[refusal.reason]
+  // Which of the two it was is nobody's business but the operator's: a wrong password and none get the same answer.
+  const reason = refusal.reason === 'auth_invalid' ? 'auth_missing' : refusal.reason
+  const entry = catalogue[reason]
   const destination = context.destination === undefined ? undefined : authorityOf(context.destination)
   const content = JSON.stringify({
-    type: `urn:octroi:${refusal.reason}`,
+    type: `urn:octroi:${reason}`,
     title: entry.title,
     status: refusal.status,
-    reason: refusal.reason,
+    reason,
     id: context.id,
     destination,
     retry: entry.retry,
     hint: refusal.hint,
   })
-  const phrase = ['octroi', refusal.reason, destination, `id=${context.id}`].filter((part) => part !== undefined)
+  const phrase = ['octroi', reason, destination, `id=${context.id}`].filter((part) => part !== undefined)
   return (
     writeHead(`HTTP/1.1 ${refusal.status} ${phrase.join(' ')}`, [
       ...(refusal.status === 407 ? [['Proxy-Authenticate', 'Basic realm="octroi", charset="UTF-8"'] as const] : []),
       ...(refusal.status === 405 ? [['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'] as const] : []),
-      ...(refusal.status === 429 ? [['Retry-After', '30'] as const] : []),
-      ...(refusal.status === 503 ? [['Retry-After', '5'] as const] : []),
+      ...(refusal.status === 429 || refusal.status === 503 ? [['Retry-After', '30'] as const] : []),
       ['Content-Type', 'application/problem+json'],
       ['Content-Length', String(Buffer.byteLength(content))],
-      ['Proxy-Status', `octroi; error=${entry.proxyError}; details="${refusal.reason}"`],
+      ['Proxy-Status', `octroi; error=${entry.proxyError}; details="${reason}"`],
       ['Cache-Control', 'no-store'],
       ['Connection', context.keepAlive ? 'keep-alive' : 'close'],
     ]) + (context.isHead ? '' : content)

@@ -102,13 +102,15 @@ export class EscapeReader {
   /** Last reads by place and level, since each place is read by its neighbours on every level too. */
   readonly #cachedAt = new Int32Array(cacheSize)
   readonly #cached = new Int32Array(cacheSize)
+  #isCacheUsed = true
 
   /** `isFinal`: nothing follows `source`, so an escape cut off at the end is plain text. */
   use(source: Uint8Array, isFinal: boolean): void {
     this.#source = source
     this.#end = source.length
     this.#isFinal = isFinal
-    this.#cachedAt.fill(-1)
+    if (this.#isCacheUsed) this.#cachedAt.fill(-1)
+    this.#isCacheUsed = false
   }
 
   /** The character at `at` as size and code, or `incomplete`. */
@@ -120,6 +122,7 @@ export class EscapeReader {
     const slot = level * cacheRow + (at & (cacheRow - 1))
     if (this.#cachedAt[slot] === at) return this.#cached[slot] ?? 0
     const atom = this.#escaped(at, level - 1)
+    this.#isCacheUsed = true
     this.#cachedAt[slot] = at
     this.#cached[slot] = atom
     return atom

@@ -40,7 +40,7 @@ export function findMatches(searched: Searched, lane: Lane): Match[] {
     finder.grams()
     if (lane.escapeCount > 0) findInEscapes(searched, lane, finder.matches)
   }
-  for (const needle of searched.wholes) finder.whole(needle)
+  if (searched.wholes.length > 0) finder.wholes(searched.wholes)
   return finder.matches
 }
 
@@ -133,14 +133,17 @@ class Finder {
     })
   }
 
-  /** Every occurrence of a needle that only matches as a whole. */
-  whole(needle: Needle): void {
+  /** Every occurrence of the needles that only match as a whole. */
+  wholes(needles: readonly Needle[]): void {
     const { text, length } = this.#lane
     const haystack = Buffer.from(text.buffer, 0, length)
-    let place = haystack.indexOf(needle.text)
-    while (place >= 0) {
-      this.#record(needle, { from: 0, to: needle.text.length, place })
-      place = haystack.indexOf(needle.text, place + 1)
+    for (const needle of needles) {
+      if (needle.text.length > length) continue
+      let place = haystack.indexOf(needle.text)
+      while (place >= 0) {
+        this.#record(needle, { from: 0, to: needle.text.length, place })
+        place = haystack.indexOf(needle.text, place + 1)
+      }
     }
   }
 }

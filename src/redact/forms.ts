@@ -40,14 +40,14 @@ export function compilePatterns(entries: readonly PatternEntry[]): Patterns {
   const lane = new Lane()
   const searched: Searched = {
     index: buildGramIndex(running),
-    pairs: pairsOf(running),
+    pairs: pairsOf(needles),
     wholes,
     hasOpenTail: needles.some(hasOpenTail),
   }
   const longest = needles.reduce((length, { text }) => Math.max(length, text.length), 0)
   return {
     ...searched,
-    ...outerGramsOf(running),
+    ...outerGramsOf(needles),
     marker: markerFor(searched, lane),
     regionLimit: longest * widestEscape + regionSlack,
     lane,

@@ -93,22 +93,22 @@ function wholeStart(wholes: readonly Needle[], lane: Lane): number {
   return start
 }
 
-/** The grams that a beginning may go through before 20 characters of core have come. */
+/** The grams that a beginning may go through before enough core has come, and how long it may then be. */
 export function outerGramsOf(needles: readonly Needle[]): { outerGrams: Set<number>; longestOuter: number } {
   const outerGrams = new Set<number>()
   let longestOuter = 0
-  for (const { core, text } of needles) {
-    if (core.every((flag) => flag === 1)) continue
+  for (const { core, text, isWholeOnly } of needles) {
+    if (!isWholeOnly && core.every((flag) => flag === 1)) continue
     const padded = new Uint8Array(text.length + gramSize)
     padded.set(text)
     const view = new DataView(padded.buffer)
-    const isNear = nearOuter(core)
+    const isNear = isWholeOnly ? new Uint8Array(text.length).fill(1) : nearOuter(core)
     for (let place = 0; place + gramSize <= text.length; place++) {
       if (isNear[place] === 1) outerGrams.add(gramHash(view, place))
     }
-    longestOuter = Math.max(longestOuter, core.reduce((sum, flag) => sum + 1 - flag, 0))
+    longestOuter = Math.max(longestOuter, isNear.reduce((sum, flag) => sum + flag, 0))
   }
-  return { outerGrams, longestOuter: longestOuter === 0 ? 0 : longestOuter + longestOpenRun }
+  return { outerGrams, longestOuter }
 }
 
 /** Flags the characters that are not core, and those from which one is less than an open run away. */

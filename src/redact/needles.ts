@@ -1,5 +1,5 @@
 import { coreMask } from './core-mask.ts'
-import { fold } from './folding.ts'
+import { fold, folded } from './folding.ts'
 import { Lane } from './lane.ts'
 
 /** How the value stands in the text: itself, in base64, in hexadecimal. */
@@ -45,8 +45,9 @@ export function needlesOf(text: string, value: Value): Needle[] {
   if (trimmed === '') return []
   const needles = textVariants(trimmed).map((variant) => textNeedle(variant, value))
   for (const bytes of byteVariants(trimmed)) {
-    for (const lead of [0, 1, 2]) needles.push(base64Needle({ bytes, lead, mask: byteMask(bytes) }, value))
-    for (const isUpper of [false, true]) needles.push(hexNeedle({ bytes, isUpper, mask: byteMask(bytes) }, value))
+    const mask = byteMask(bytes)
+    for (const lead of [0, 1, 2]) needles.push(base64Needle({ bytes, lead, mask }, value))
+    for (const isUpper of [false, true]) needles.push(hexNeedle({ bytes, isUpper, mask }, value))
   }
   return needles.filter(({ form, isWholeOnly, text: { length } }) => {
     if (!isWholeOnly) return true
@@ -92,9 +93,12 @@ function byteMask(bytes: Uint8Array): Uint8Array {
 }
 
 function textNeedle(bytes: Uint8Array, value: Value): Needle {
+  const mask = byteMask(bytes)
+  if (bytes.every((byte) => folded[byte] !== 0)) {
+    return needle(value, { form: 'text', exact: bytes, core: mask, lead: 0, size: bytes.length })
+  }
   const lane = new Lane()
   lane.fill(bytes, true)
-  const mask = byteMask(bytes)
   const places = Array.from({ length: lane.length }, (_, place) => place)
   return needle(value, {
     form: 'text',
@@ -111,10 +115,11 @@ function base64Needle(input: { bytes: Uint8Array; lead: number; mask: Uint8Array
   const padded = Buffer.concat([Buffer.alloc(lead), bytes, Buffer.alloc(3)])
   const first = Math.ceil((8 * lead) / 6)
   const last = Math.floor((8 * (lead + bytes.length)) / 6)
-  const core = Uint8Array.from({ length: last - first }, (_, i) => {
+  const core = new Uint8Array(last - first)
+  for (let i = 0; i < core.length; i++) {
     const bit = 6 * (first + i) - 8 * lead
-    return (mask[bit >> 3] ?? 1) & (mask[(bit + 5) >> 3] ?? 1)
-  })
+    core[i] = (mask[bit >> 3] ?? 1) & (mask[(bit + 5) >> 3] ?? 1)
+  }
   const exact = Buffer.from(padded.toString('base64').slice(first, last), 'latin1')
   return needle(value, { form: 'base64', exact, core, lead, size: bytes.length })
 }
@@ -123,7 +128,8 @@ function hexNeedle(input: { bytes: Uint8Array; isUpper: boolean; mask: Uint8Arra
   const { bytes, isUpper, mask } = input
   const digits = Buffer.from(bytes).toString('hex')
   const exact = Buffer.from(isUpper ? digits.toUpperCase() : digits, 'latin1')
-  const core = Uint8Array.from({ length: exact.length }, (_, i) => mask[i >> 1] ?? 1)
+  const core = new Uint8Array(exact.length)
+  for (let i = 0; i < core.length; i++) core[i] = mask[i >> 1] ?? 1
   return needle(value, { form: 'hex', exact, core, lead: 0, size: bytes.length })
 }
 

@@ -10,7 +10,7 @@ import { replacementOf } from './replacement.ts'
 export type ReplacementFor = (entryId: string) => string | undefined
 
 /** Long chunks are searched in pieces of this size, bytes, so that the working set stays in the cache. */
-const pieceSize = 32_768
+const pieceSize = 65_536
 
 /** Bytes held back that are searched again with every chunk; more are only once the match in them has ended. */
 const longestRescan = 256

@@ -27,7 +27,7 @@ export function regionsOf(
   lane: Lane,
   bounds: { done: number; limit: number },
 ): Region[] {
-  const sorted = [...matches].sort((a, b) => a.start - b.start || b.end - a.end)
+  const sorted = matches.length === 1 ? matches : matches.toSorted((a, b) => a.start - b.start || b.end - a.end)
   const regions: Region[] = []
   let group: Match[] = []
   let start = 0
@@ -55,20 +55,23 @@ export function regionsOf(
 
 function region(matches: Match[], lane: Lane, bounds: { start: number; end: number }): Region {
   const { start, end } = bounds
-  const from = Math.min(start, ...matches.map(({ heldFrom }) => heldFrom))
-  const [whole] = matches
-    .filter((match) => isWhole(match) && match.start >= start)
-    .filter((match) => match.start - start < shortestRest && end - match.end < shortestRest)
-    .sort((a, b) => b.needle.exact.length - a.needle.exact.length || byStart(a, b, lane))
+  const from = matches.reduce((least, { heldFrom }) => Math.min(least, heldFrom), start)
+  let whole: Match | undefined
+  for (const match of matches) {
+    const isClose = match.start - start < shortestRest && end - match.end < shortestRest
+    if (!isWhole(match) || match.start < start || !isClose) continue
+    if (whole === undefined || preference(match, whole, lane) < 0) whole = match
+  }
   return { start: whole?.start ?? start, end: whole?.end ?? end, from, to: end, matches, whole }
 }
 
 /**
- * One value may be read from several starts: the backslash before it may be a part of it or not. The last start leaves
- * most of the text, but half an escape must not be left.
+ * Longest value first. One value may be read from several starts, as the backslash before it may be a part of it or not:
+ * the last start leaves most of the text, but half an escape must not be left.
  */
-function byStart(a: Match, b: Match, lane: Lane): number {
-  return oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
+function preference(a: Match, b: Match, lane: Lane): number {
+  const byLength = b.needle.exact.length - a.needle.exact.length
+  return byLength || oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
 }
 
 function oddBackslashes({ heldFrom, start }: Match, lane: Lane): number {

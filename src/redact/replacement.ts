@@ -162,7 +162,8 @@ function partialHex(matches: readonly Match[], marker: string): string {
 
 /** Escapes a text the way the stretch of source it replaces is escaped. */
 function styled(text: string, source: Source, stretch: { start: number; end: number }): Uint8Array {
-  const raw = Buffer.from(source.bytes.subarray(stretch.start, stretch.end)).toString('latin1')
+  const { buffer, byteOffset } = source.bytes
+  const raw = Buffer.from(buffer, byteOffset + stretch.start, stretch.end - stretch.start).toString('latin1')
   // UTF-16 in either byte order: the zero byte before or behind the stretch stays where it is.
   const isWide = raw.includes('\0')
   const escaped = escapedLike(raw, text)

@@ -35,6 +35,8 @@ export function findInEscapes(searched: Searched, lane: Lane, matches: Match[]):
   }
 }
 
+const isLineEnd = (code: number): boolean => code === 0x0a || code === 0x0d || code === 0
+
 class Seams {
   readonly #searched: Searched
   readonly #lane: Lane
@@ -55,12 +57,22 @@ class Seams {
     if (length - behind < gramSize - size) return false
     const first = folded[this.#lane.byteAt(from)] ?? 0
     const second = size > 1 ? (folded[this.#lane.byteAt(from + 1)] ?? 0) : view.getUint8(behind)
-    if (first === 0 || second === 0) return true
+    if (first === 0 || second === 0) return this.#mayBeginEscaped(from, end, behind)
     if (!hasPair(this.#searched.pairs, first, second)) return false
     if (size > 2) return true
     const text = view.getInt32(behind, true)
     const low = size === 1 ? first | (text << 8) : first | (second << 8) | (text << 16)
     return mayHave(this.#searched.index, hashOf(low, view.getInt32(behind + 4 - size, true)))
+  }
+
+  /** The same where the first or the second character is itself escaped. */
+  #mayBeginEscaped(from: number, end: number, behind: number): boolean {
+    const first = this.#lane.readAt(from)
+    const next = from + sizeOf(first)
+    if (sizeOf(first) === 0 || next > end) return false
+    const second = next < end ? codeOf(this.#lane.readAt(next)) : (this.#lane.text[behind] ?? 0)
+    if (codeOf(first) >= 0x80 || second >= 0x80 || isLineEnd(codeOf(first)) || isLineEnd(second)) return true
+    return hasPair(this.#searched.pairs, fold(codeOf(first)), fold(second))
   }
 
   /** Follows values that begin at `from`, inside an escape. */
@@ -105,24 +117,29 @@ class Seams {
 
   #matchHead(needle: Needle, first: number, found: Seam & { from: number; head: readonly number[] }): void {
     const { head, behind } = found
-    let to = first
-    while (to < needle.exact.length) {
-      const i = to - first
-      const byte = i < head.length ? head[i] : this.#exactOrNone(behind + i - head.length)
-      if (byte === undefined || !isSame(needle, to, byte)) break
-      to++
+    const { text, length } = this.#lane
+    const shift = behind - head.length - first
+    let to = first + head.length
+    while (to < needle.text.length && to + shift < length && needle.text[to] === text[to + shift]) to++
+    if (to - first < needle.minRun) return
+    let exact = first
+    while (exact < to) {
+      const i = exact - first
+      if (!isSame(needle, exact, i < head.length ? (head[i] ?? 0) : this.#lane.exactAt(exact + shift))) break
+      exact++
     }
+    to = exact
     const placeEnd = behind + to - first - head.length
-    if (!isEchoed(needle, first, to) || this.#breaksEarly(needle, found, placeEnd)) return
+    if (!isEchoed(needle, first, to) || this.#breaksEarly(found, placeEnd)) return
     const end = this.#lane.sourceEndOf(placeEnd - 1)
     const { from, at } = found
     this.#matches.push({ start: from, heldFrom: at, end, needle, from: first, to, placeStart: -1, placeEnd })
   }
 
-  /** A line end after the first few characters ends a run, as it does elsewhere. */
-  #breaksEarly(needle: Needle, found: { behind: number; head: readonly number[] }, placeEnd: number): boolean {
-    const { behind, head } = found
-    const at = needle.isWholeOnly ? -1 : this.#lane.breakBehind(behind)
+  /** A line end after the first few characters ends a run, as it does elsewhere; here one behind the escape always. */
+  #breaksEarly({ behind, head, end }: Seam & { head: readonly number[] }, placeEnd: number): boolean {
+    if (behind < this.#lane.length && this.#lane.sourceOf(behind) !== end) return true
+    const at = this.#lane.breakBehind(behind)
     return at >= 0 && at < placeEnd && head.length + at - behind < beforeBreak
   }
 

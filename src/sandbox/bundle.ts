@@ -18,6 +18,14 @@ export interface TrustFiles {
   readonly aptConf: string
 }
 
+/**
+ * The public trust folder of an installation with this `root`: one of its own, since sandboxes see it whole and `certs`
+ * may hold keys of the operator's.
+ */
+export function trustFolder(root: string): string {
+  return join(root, 'certs', 'sandbox')
+}
+
 /** Paths of the trust files in a folder, whether they exist or not. */
 export function trustFilesIn(folder: string): TrustFiles {
   return {

@@ -7,31 +7,55 @@ import { isSqliteError, operatorError } from './sqlite-schema.ts'
 
 const busy = 5
 
-/** Held by the one broker of a state folder. */
+/** Held by one process at a time, until it is released or the process ends. */
 export interface StateLock {
   release(): void
 }
 
-/**
- * Takes the state folder for this process; `OperatorError` when a living broker has it. The lock is the operating
- * system's (a SQLite file in an exclusive transaction), so that it ends with the process however that ends.
- */
+/** The state folder belongs to another living process, as far as is known its `pid`. */
+export class StateTaken extends OperatorError {
+  readonly folder: string
+  readonly pid: number | undefined
+
+  constructor(folder: string, pid: number | undefined) {
+    const who = pid === undefined ? '' : ` (process ${pid})`
+    super(
+      `another broker${who} uses the state folder ${folder}; stop it, or give this one its own folder with the key state`,
+    )
+    this.folder = folder
+    this.pid = pid
+  }
+}
+
+/** Takes the state folder for this process; `StateTaken` when a living broker has it. */
 export function lockState(folder: string): StateLock {
   requireStateFolder(folder)
-  const path = join(folder, 'broker.lock')
   const holder = join(folder, 'broker.pid')
-  requireOwnerOnlyFile(path, 'lock file')
   requireOwnerOnlyFile(holder, 'process id file')
+  const lock = tryLock(folder, 'broker')
+  // Another process may be between taking the lock and writing its number; the text then goes without it.
+  if (lock === undefined) throw new StateTaken(folder, pidIn(holder))
+  writeFileSync(holder, `${process.pid}\n`)
+  return lock
+}
+
+/**
+ * Takes the lock `NAME.lock` of the state folder, or `undefined` when another process has it. The lock is the operating
+ * system's (a SQLite file in an exclusive transaction), so that it ends with the process however that ends.
+ */
+export function tryLock(folder: string, name: 'broker' | 'starter'): StateLock | undefined {
+  requireStateFolder(folder)
+  const path = join(folder, `${name}.lock`)
+  requireOwnerOnlyFile(path, 'lock file')
   let database: DatabaseSync | undefined
   try {
     database = new DatabaseSync(path, { timeout: 0 })
     database.exec('BEGIN EXCLUSIVE')
   } catch (error) {
     database?.close()
-    if (isSqliteError(error) && (error.errcode & 0xff) === busy) throw taken(folder, holder)
+    if (isSqliteError(error) && (error.errcode & 0xff) === busy) return undefined
     throw operatorError(error, path)
   }
-  writeFileSync(holder, `${process.pid}\n`)
   const held = database
   return {
     release() {
@@ -40,11 +64,7 @@ export function lockState(folder: string): StateLock {
   }
 }
 
-function taken(folder: string, holder: string): OperatorError {
-  // Another process may be between taking the lock and writing its number; the text then goes without it.
-  const pid = readFileSync(holder, 'utf8').trim()
-  const who = /^\d+$/.test(pid) ? ` (process ${pid})` : ''
-  return new OperatorError(
-    `another broker${who} uses the state folder ${folder}; stop it, or give this one its own folder with the key state`,
-  )
+function pidIn(path: string): number | undefined {
+  const text = readFileSync(path, 'utf8').trim()
+  return /^\d+$/.test(text) ? Number(text) : undefined
 }

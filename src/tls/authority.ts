@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, randomBytes, X509Certificate } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { chmod, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
@@ -149,7 +149,7 @@ async function create(options: AuthorityOptions): Promise<void> {
   const { certificatePem, sealedKey } = await makePair(options)
   try {
     await writeDurably(join(folder, keyFile), `${sealedKey}\n`, { mode: 0o600, replace: false })
-    await writeDurably(join(folder, certificateFile), certificatePem, { mode: 0o644, replace: false })
+    await writeDurably(join(folder, certificateFile), certificatePem, { mode: 0o600, replace: false })
   } catch (cause) {
     if (systemCode(cause) === 'EEXIST') {
       throw new OperatorError(`another process is making the CA in ${folder}: start again when it is done`, {
@@ -192,6 +192,8 @@ export async function loadOrCreateAuthority(options: AuthorityOptions): Promise<
     )
   }
   checkDates(certificatePath, shown, clock.now())
+  // Public, but everything in the state folder is its owner's alone; versions before wrote it for everyone.
+  await chmod(certificatePath, 0o600).catch(() => undefined)
   return { ...shown, privateKey, previous: await readPrevious(folder, clock.now()) }
 }
 
@@ -220,9 +222,9 @@ export async function rotateAuthority(options: AuthorityOptions): Promise<Author
   const old = await readIfThere(join(folder, certificateFile))
   const isReadable = old !== undefined && isCertificate(old)
   try {
-    if (isReadable) await writeDurably(join(folder, previousFile), old, { mode: 0o644, replace: true })
+    if (isReadable) await writeDurably(join(folder, previousFile), old, { mode: 0o600, replace: true })
     await writeDurably(join(folder, keyFile), `${sealedKey}\n`, { mode: 0o600, replace: true })
-    await writeDurably(join(folder, certificateFile), certificatePem, { mode: 0o644, replace: true })
+    await writeDurably(join(folder, certificateFile), certificatePem, { mode: 0o600, replace: true })
   } catch (cause) {
     throw new OperatorError(`cannot write the CA to ${folder}: ${systemCode(cause) ?? 'unknown error'}`, {
       cause,

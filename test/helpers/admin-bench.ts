@@ -45,10 +45,21 @@ export function adminBench(): AdminBench {
         listeners: [{ name: 'proxy', address: '127.0.0.1:18080' }],
         audit: 'ok',
         started_at: '2030-01-01T00:00:00.000Z',
+        pid: 1,
+        private: false,
+        runs: 0,
       }),
       notReady: () => Promise.resolve(made.notReady),
       reload: () => answer('reload', { policy: 'def456' }),
       secretsChanged: () => answer('secretsChanged', undefined),
+      attach: () => {
+        asked.push('attach')
+        return made.failWith === undefined ? () => void asked.push('detach') : undefined
+      },
+      handOver: () => {
+        asked.push('handOver')
+        return 'permanent'
+      },
       openSandboxSocket: (name) => answer(`socket ${name}`, `/run/octroi/${name}.sock`),
     },
   }

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { createServer, type AddressInfo, type Socket } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { exportHead, queryEvents, verifyEvents, type LoggedEvent } from '../../src/audit/query.ts'
@@ -71,8 +71,6 @@ export interface AttackBench {
   readonly mayDial: Set<string>
   /** The first flight of a real TLS client for that name. */
   hello(servername: string): Promise<Buffer>
-  /** Connections that clients of this bench still have. */
-  openTunnels(): number
   /** The configuration as it is now. */
   config(): Promise<string>
   /** Runs `fn`; what it connects at once is the test's own dial. */
@@ -90,6 +88,8 @@ export interface AttackBenchOptions {
   /** More top-level YAML. */
   readonly more?: string
   readonly limits?: Partial<PlaneLimits>
+  /** Changes the configuration before the broker starts. */
+  readonly edit?: (yaml: string, ports: { tls: number; plain: number }) => string
   /** What the upstreams answer; default the request itself. */
   readonly onRequest?: OnRequest
   readonly resolver?: Resolver | 'configured'
@@ -172,8 +172,10 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
     },
   }
   const listen = /^listen:/m.test(options.more ?? '') ? '' : `listen: { proxy: 127.0.0.1:0, admin: 127.0.0.1:${await freePort()} }\n`
+  const ports = { tls: upstream.port, plain: plain.port }
+  const yaml = `${listen}${standardYaml(ports, options)}`
   const broker = await startTestBroker({
-    yaml: `${listen}${standardYaml({ tls: upstream.port, plain: plain.port }, options)}`,
+    yaml: options.edit?.(yaml, ports) ?? yaml,
     files: { 'root.pem': ca.cert, ...options.files },
     env: { K1: secrets.k1, K1E: secrets.k1e, K1B: secrets.k1b, K2: secrets.k2, ...options.env },
     ...(options.resolver === 'configured' ? {} : { resolver: options.resolver ?? resolver }),
@@ -195,13 +197,10 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
   }
   const at = (host: string): string => (/:[0-9]+$/.test(host) ? host : `${host}:${upstream.port}`)
   let clients = 0
-  const clientSockets = new Set<Socket>()
   // An address of its own for each client: identical refusals of one source share an event once they come in numbers.
   const client = async (): Promise<RawClient> => {
     const from = `127.1.${(clients >> 8) & 255}.${clients++ & 255}`
-    const own = watched(await tap.own(() => rawClient(broker.port, '127.0.0.1', from)))
-    clientSockets.add(own.socket)
-    return own
+    return watched(await tap.own(() => rawClient(broker.port, '127.0.0.1', from)))
   }
   let seen = { seq: 0, log: 0 }
   const warnings: string[] = []
@@ -226,7 +225,6 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       tap.dials.length = before
       return bytes
     },
-    openTunnels: () => [...clientSockets].filter((socket) => !socket.destroyed).length,
     config: () => readFile(join(broker.folder, 'octroi.yaml'), 'utf8'),
     own: (fn) => tap.own(fn),
     url: (host) => `http://${host}:${plain.port}`,

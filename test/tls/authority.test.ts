@@ -54,12 +54,19 @@ async function failure(): Promise<OperatorError> {
 }
 
 describe('the first start', () => {
-  it('makes a certificate for everyone and a sealed key for the owner, in an owner-only folder', async () => {
+  it('makes a certificate and a sealed key, all of it for the owner alone', async () => {
     await load()
     expect(readdirSync(folder).sort()).toEqual(['ca.key', 'ca.pem'])
-    expect([modeOf(folder), modeOf(path('ca.key')), modeOf(path('ca.pem'))]).toEqual([0o700, 0o600, 0o644])
+    expect([modeOf(folder), modeOf(path('ca.key')), modeOf(path('ca.pem'))]).toEqual([0o700, 0o600, 0o600])
     expect(readFileSync(path('ca.key'), 'utf8')).toMatch(/^sealed:/)
     expect(readFileSync(path('ca.key'), 'utf8')).not.toContain('PRIVATE KEY')
+  })
+
+  it('takes a certificate that everybody may read, and closes it', async () => {
+    const { fingerprint } = await load()
+    chmodSync(path('ca.pem'), 0o644)
+    expect((await load()).fingerprint).toBe(fingerprint)
+    expect(modeOf(path('ca.pem'))).toBe(0o600)
   })
 
   it('makes a CA that can sign leaves only, valid for five years from an hour ago at most', async () => {
@@ -183,7 +190,7 @@ describe('a rotation', () => {
     expect(authority.fingerprint).not.toBe(old.fingerprint)
     expect(authority.previous?.fingerprint).toBe(old.fingerprint)
     expect(readdirSync(folder).sort()).toEqual(['ca.key', 'ca.pem', 'ca.previous.pem'])
-    expect([modeOf(path('ca.key')), modeOf(path('ca.previous.pem'))]).toEqual([0o600, 0o644])
+    expect([modeOf(path('ca.key')), modeOf(path('ca.previous.pem'))]).toEqual([0o600, 0o600])
     expect((await load()).fingerprint).toBe(authority.fingerprint)
   })
 

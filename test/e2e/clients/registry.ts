@@ -22,7 +22,6 @@ const connectMs = 3_000
  */
 export async function reach(name: RegistryName): Promise<Reached> {
   const hosts = registryHosts(name).map(({ labels }) => hostOf(labels))
-  const [main = ''] = hosts
   const found = await Promise.all(hosts.map(addressesOf))
   const addresses = [...new Set(found.flat())]
   const special = addresses.filter((address) => !isPublic(address))
@@ -33,9 +32,7 @@ export async function reach(name: RegistryName): Promise<Reached> {
   return {
     hosts,
     rule: `{ id: ${name}, registry: ${name}, mode: install${opened} }`,
-    skip: answers
-      ? undefined
-      : `nothing answers for the ${name} registry (${main === '' ? 'unknown' : 'port 443'})`,
+    skip: answers ? undefined : `nothing answers for the ${name} registry`,
   }
 }
 

@@ -1,0 +1,137 @@
+import { spawn } from 'node:child_process'
+import { networkInterfaces } from 'node:os'
+import { packageDir } from '../../bin/node24.js'
+
+/** @typedef {import('./stage.js').Stage} Stage */
+
+/** In the text of the tour; the real ports are free ones. */
+const shownPorts = { proxy: 18080, admin: 18081, upstream: 8443 }
+
+/**
+ * Plays commands and keeps what they print, as text to read: what belongs to the machine is replaced, what is long and
+ * random is cut.
+ */
+export class Recorder {
+  /** @type {string[]} */
+  #page = []
+  /** @type {string[]} */
+  #brief = []
+
+  /** @param {Stage} stage */
+  constructor(stage) {
+    this.stage = stage
+    this.env = { ...process.env, OCTROI_CONFIG: stage.configFile, API_KEY: stage.apiKey }
+  }
+
+  /** @param {string} title @param {string} text */
+  section(title, text) {
+    process.stdout.write(`\n## ${title}\n`)
+    this.#page.push(`## ${title}`, text)
+  }
+
+  /** @param {string} text */
+  say(text) {
+    if (text !== '') this.#page.push(text)
+  }
+
+  /** @param {string} language @param {string} text */
+  block(language, text) {
+    const shown = this.clean(text).trimEnd()
+    process.stdout.write(`${shown}\n`)
+    this.#page.push(`\`\`\`${language}\n${shown}\n\`\`\``)
+  }
+
+  /**
+   * Runs a command line as it will be read, in the root of the checkout, and keeps it with its output. `want` is the exit
+   * code; another one ends the tour. `brief` chooses the lines for the README.
+   * @param {string} line
+   * @param {{ want?: number, brief?: RegExp, shown?: RegExp }} [options]
+   * @returns {Promise<string>}
+   */
+  async command(line, { want = 0, brief, shown = /^/ } = {}) {
+    process.stdout.write(`$ ${line}\n`)
+    const { code, output } = await this.#run(line)
+    const lines = this.clean(output)
+      .trimEnd()
+      .split('\n')
+      .filter((each) => shown.test(each))
+    process.stdout.write(`${lines.join('\n')}\n`)
+    if (code !== want) throw new TypeError(`exit code ${code}, not ${want}: ${line}\n${output}`)
+    this.#page.push(['```console', `$ ${line}`, ...lines, '```'].join('\n'))
+    if (brief !== undefined) this.#brief.push(`$ ${line}`, ...lines.filter((each) => brief.test(each)))
+    return output
+  }
+
+  /** @param {string} line @returns {Promise<{ code: number | null, output: string }>} */
+  #run(line) {
+    const script = `octroi() { npm run -s octroi -- "$@"; }\n${this.#expand(line)}`
+    return new Promise((resolve, reject) => {
+      const child = spawn('sh', ['-c', script], {
+        cwd: packageDir,
+        env: this.env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
+      let output = ''
+      const add = (/** @type {Buffer} */ chunk) => (output += chunk.toString('utf8'))
+      child.stdout.on('data', add)
+      child.stderr.on('data', add)
+      child.once('error', reject)
+      child.once('close', (code) => resolve({ code, output }))
+    })
+  }
+
+  /** @param {string} line */
+  #expand(line) {
+    return line
+      .replaceAll(`.test:${shownPorts.upstream}`, `.test:${this.stage.ports.upstream}`)
+      .replaceAll(/(?<![\w/.-])tour\//g, `${this.stage.folder}/`)
+  }
+
+  /** @param {string} text */
+  clean(text) {
+    const { stage } = this
+    let clean = text
+      .replaceAll('\r\n', '\n')
+      .replaceAll(stage.folder, 'tour')
+      .replaceAll(`${packageDir}/`, '')
+    for (const key of /** @type {const} */ (['proxy', 'admin', 'upstream']))
+      clean = clean.replaceAll(`:${stage.ports[key]}`, `:${shownPorts[key]}`)
+    clean = clean.replaceAll(`[${stage.ports.upstream}]`, `[${shownPorts.upstream}]`)
+    clean = clean.replaceAll(`port: ${stage.ports.upstream}`, `port: ${shownPorts.upstream}`)
+    for (const address of ownAddresses()) clean = clean.replaceAll(address, 'ADDRESS')
+    return clean
+      .replaceAll(new RegExp(`${escaped(stage.registry.host)}(\\S*)( *)`, 'g'), asProse)
+      .replaceAll(stage.apiKey, `${stage.apiKey.slice(0, 10)}…`)
+      .replaceAll(/\boctroi[A-Za-z0-9]{20,}/g, (placeholder) => `${placeholder.slice(0, 12)}…`)
+      .replaceAll(/\b01[0-9A-HJKMNP-TV-Z]{24}\b/g, (id) => `${id.slice(0, 10)}…`)
+      .replaceAll(/\b[0-9a-f]{64}\b/g, (hash) => `${hash.slice(0, 12)}…`)
+      .replaceAll(/"[0-9a-f.:]+\/(?:32|128)"/g, '"ADDRESS/32"')
+      .replaceAll(/[ \t]+$/gm, '')
+  }
+
+  /** The whole record. */
+  page() {
+    return this.#page.join('\n\n')
+  }
+
+  /** What the README shows. */
+  brief() {
+    return ['```console', ...this.#brief, '```'].join('\n')
+  }
+}
+
+/** The name of a registry's host is written in the catalogue alone; a table keeps its columns. */
+function asProse(/** @type {string} */ all, /** @type {string} */ rest, /** @type {string} */ spaces) {
+  const prose = `the npm registry${rest}`
+  return spaces.length > 1 ? prose.padEnd(all.length) : `${prose}${spaces}`
+}
+
+/** @param {string} text */
+const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`)
+
+function ownAddresses() {
+  return Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ internal }) => !internal)
+    .map(({ address, family }) => (family === 'IPv6' ? `[${address}]` : address))
+}
