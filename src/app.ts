@@ -87,7 +87,16 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   const minter = createMinter({ clock })
   closers.push(() => minter.close())
   const leaves = createLeafCache({ authority: foundation.authority, minter, clock })
-  const running = createPlane({ clock, log, foundation, holder, broker, leaves, reach: reach.current, limits: options.limits })
+  const running = createPlane({
+    clock,
+    log,
+    foundation,
+    holder,
+    broker,
+    leaves,
+    reach: reach.current,
+    limits: options.limits,
+  })
   closers.push(() => running.close())
   follow({ holder, foundation, broker, running, log }, closers)
   const trust = await publishTrust({ holder, foundation, reach: reach.current() })
@@ -128,7 +137,10 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   }
 }
 
-function openHolder({ configFile, env, log, clock = systemClock }: AppOptions, foundation: Foundation): Promise<Holder> {
+function openHolder(
+  { configFile, env, log, clock = systemClock }: AppOptions,
+  foundation: Foundation,
+): Promise<Holder> {
   return createHolder({
     load: () => loadConfig(configFile, { env, now: clock.now() }),
     store: foundation.store,
@@ -149,9 +161,18 @@ interface BrokerParts {
   readonly clock: Clock
 }
 
-async function openBroker({ holder, foundation, env, clock }: BrokerParts, closers: Closers): Promise<CredentialBroker> {
+async function openBroker(
+  { holder, foundation, env, clock }: BrokerParts,
+  closers: Closers,
+): Promise<CredentialBroker> {
   const { store, seal } = foundation
-  const broker = await createBroker({ ...brokerInput(holder.config(), holder.current()), store, seal, clock, env })
+  const broker = await createBroker({
+    ...brokerInput(holder.config(), holder.current()),
+    store,
+    seal,
+    clock,
+    env,
+  })
   closers.push(() => broker.close())
   return broker
 }
@@ -206,7 +227,10 @@ interface FollowParts {
 function follow({ holder, foundation, broker, running, log }: FollowParts, closers: Closers): void {
   const record = (): void => {
     const { hash, sandboxes } = holder.current()
-    const policies = [...sandboxes.values()].map(({ name, policy }) => ({ sandbox: name, policy: describePolicy(policy) }))
+    const policies = [...sandboxes.values()].map(({ name, policy }) => ({
+      sandbox: name,
+      policy: describePolicy(policy),
+    }))
     foundation.events.recordPolicy(hash, JSON.stringify(policies))
   }
   record()
@@ -226,7 +250,10 @@ function publishTrust(parts: { holder: Holder; foundation: Foundation; reach: Re
   return writeTrustFiles({
     folder: trustFolder(parts.holder.config().root),
     caPem: authority.certificatePem,
-    extra: [...(authority.previous === undefined ? [] : [authority.previous.certificatePem]), ...parts.reach.extraRoots],
+    extra: [
+      ...(authority.previous === undefined ? [] : [authority.previous.certificatePem]),
+      ...parts.reach.extraRoots,
+    ],
   })
 }
 

@@ -63,12 +63,15 @@ export class Control {
     const reloaded = await holder.reload()
     if (!reloaded.ok) {
       const lines = reloaded.problems.map(formatProblem)
-      throw new OperatorError(['the configuration has problems; the old one stays in force', ...lines].join('\n'))
+      throw new OperatorError(
+        ['the configuration has problems; the old one stays in force', ...lines].join('\n'),
+      )
     }
     await renewReach()
     await broker.configure(brokerInput(holder.config(), holder.current()))
     for (const { credential, message } of broker.problems()) log.error({ credential }, message)
-    if (JSON.stringify(holder.config().listen) !== before) log.warn({}, 'a changed `listen` takes effect at the next start')
+    if (JSON.stringify(holder.config().listen) !== before)
+      log.warn({}, 'a changed `listen` takes effect at the next start')
     if (this.#unwatch !== undefined) this.watch()
     log.info({ policy: reloaded.hash }, 'the configuration was reloaded')
     return { policy: reloaded.hash }
@@ -98,7 +101,9 @@ export class Control {
       cancel = clock.after(sweepMs, () => {
         lifecycle
           .expire()
-          .catch((error: unknown) => log.error({ err: error }, 'expired sandboxes could not be ended; tried again'))
+          .catch((error: unknown) =>
+            log.error({ err: error }, 'expired sandboxes could not be ended; tried again'),
+          )
           .finally(again)
       })
     }

@@ -54,5 +54,8 @@ export async function openAdmin(
   const server = await startAdminServer(deps, { stateFolder, listen: listenAt.admin, holderOf })
   closers.push(() => server.stop())
   const host = server.host.includes(':') ? `[${server.host}]` : server.host
-  named.push({ name: 'admin', address: `http://${host}:${server.port}` }, { name: 'admin', address: `unix:${server.socketPath}` })
+  named.push(
+    { name: 'admin', address: `http://${host}:${server.port}` },
+    { name: 'admin', address: `unix:${server.socketPath}` },
+  )
 }

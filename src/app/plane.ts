@@ -43,7 +43,12 @@ export function createPlane(parts: PlaneParts): RunningPlane {
   const deadlines = new Deadlines(clock)
   const throttle = createThrottle(clock, randomInt(2 ** 32))
   const aggregator = createAggregator(foundation.events, clock)
-  const pool = new UpstreamPool({ clock, deadlines, max: limits.idleUpstreams, idleMs: limits.upstreamIdleMs })
+  const pool = new UpstreamPool({
+    clock,
+    deadlines,
+    max: limits.idleUpstreams,
+    idleMs: limits.upstreamIdleMs,
+  })
   const live = new LiveSet()
   let isReady = false
   const plane: DataPlane = {

@@ -46,7 +46,12 @@ export async function createReach(options: ReachOptions): Promise<Reach> {
     ca: extraRoots,
     ownFingerprints: [authority.fingerprint, ...own],
   })
-  return { connector: createConnector({ resolver, ownAddresses: self, clock }), upstreamTls, self, extraRoots }
+  return {
+    connector: createConnector({ resolver, ownAddresses: self, clock }),
+    upstreamTls,
+    self,
+    extraRoots,
+  }
 }
 
 async function readPem(path: string): Promise<string> {

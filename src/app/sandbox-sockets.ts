@@ -31,7 +31,9 @@ export function createSandboxSockets(options: {
     // The id is random and never reused: a socket of a destroyed sandbox is nobody's.
     const path = join(folder, `${id.slice(0, 16)}.sock`)
     if (Buffer.byteLength(path) > maxSocketPath) {
-      throw new OperatorError(`${path} is longer than ${maxSocketPath} bytes; choose a shorter path with the key \`state\``)
+      throw new OperatorError(
+        `${path} is longer than ${maxSocketPath} bytes; choose a shorter path with the key \`state\``,
+      )
     }
     const listener = await listen(plane, { kind: 'unix', path, openedFor: name })
     listeners.push(listener)

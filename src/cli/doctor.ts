@@ -6,6 +6,7 @@ import { OperatorError } from '../core/errors.ts'
 import type { Grant } from '../handles/model.ts'
 import { slotHeader } from '../handles/slot.ts'
 import { authorityOf, parseAbsoluteTarget } from '../policy/destination.ts'
+import { markers } from '../redact/forms.ts'
 import type { TrustFiles } from '../sandbox/bundle.ts'
 import type { Check } from '../sandbox/check.ts'
 import { checkClients } from '../sandbox/client-checks.ts'
@@ -223,7 +224,7 @@ function reflectOf(grants: readonly Grant[], url: string | undefined): SelfTestP
   if (grant === undefined)
     return { skip: `no access of this sandbox has the destination ${authorityOf(destination)}` }
   const nonce = `octroi-doctor-${randomBytes(9).toString('hex')}`
-  return { url, header: headerOf(grant), placeholder: grant.handle.placeholder, nonce }
+  return { url, header: headerOf(grant), placeholder: grant.handle.placeholder, markers, nonce }
 }
 
 /** The placeholder in its slot. */

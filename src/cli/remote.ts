@@ -24,10 +24,21 @@ export interface RemoteBroker extends Lifecycle {
   secretsChanged(): Promise<void>
   /** Path of the unix socket that is the identity of a sandbox. */
   sandboxSocket(sandbox: string): Promise<string>
+  /** Tells the broker that a run uses it, until released or until this process ends, however that ends. */
+  attach(): Promise<Attached>
+  /** Asks a private broker that no run uses to end. */
+  handOver(): Promise<'stopping' | 'in_use' | 'permanent'>
 }
 
-/** Nobody answers on the socket. */
-class NotRunning extends OperatorError {}
+/** A run as the broker counts it. */
+export interface Attached {
+  release(): void
+  /** Resolves when the broker ended first; never after `release`. */
+  readonly lost: Promise<void>
+}
+
+/** Nobody answers on the socket, or the one that did is about to end. */
+export class NotRunning extends OperatorError {}
 
 interface Answer {
   readonly status: number
@@ -59,6 +70,8 @@ export function createRemote(options: RemoteOptions): RemoteBroker {
     reload: () => call('POST /v1/reload', wire.reloaded),
     secretsChanged: async () => void (await call('POST /v1/secrets/changed', wire.acknowledged)),
     sandboxSocket: async (name) => (await call(`POST ${at(name, '/socket')}`, wire.socketOpened)).path,
+    attach: () => attach(options),
+    handOver: async () => (await call('POST /v1/handover', wire.handedOver)).outcome,
     create: ({ ttlMs, ...rest }) => call('POST /v1/sandboxes', wire.created, { ...rest, ttl_ms: ttlMs }),
     list: async () => (await call('GET /v1/sandboxes', wire.sandboxList)).sandboxes,
     show: (name) => call(`GET ${at(name)}`, wire.sandboxReport),
@@ -135,10 +148,54 @@ function exchange(
   })
 }
 
+/** Holds a connection open whose answer does not end. */
+function attach(options: RemoteOptions): Promise<Attached> {
+  const { stateFolder, configPath, timeoutMs = 10_000 } = options
+  const socketPath = ownerSocketPath(stateFolder)
+  return new Promise((resolve, reject) => {
+    const request = httpRequest({
+      socketPath,
+      method: 'POST',
+      path: '/v1/attach',
+      agent: false,
+      timeout: timeoutMs,
+    })
+    const lost = Promise.withResolvers<void>()
+    let isReleased = false
+    request.once('timeout', () =>
+      request.destroy(new OperatorError(`the broker did not answer within ${String(timeoutMs / 1000)} s`)),
+    )
+    request.once('error', (error: NodeJS.ErrnoException) => {
+      // It ended between the question and the answer.
+      const isGone = error.code === 'ECONNRESET'
+      reject(isGone ? notRunning(configPath) : connectProblem(error, socketPath, configPath))
+    })
+    request.once('close', () => {
+      if (!isReleased) lost.resolve()
+    })
+    request.once('response', (response) => {
+      response.on('error', () => undefined)
+      response.resume()
+      request.setTimeout(0)
+      if (response.statusCode === 200) {
+        const release = (): void => {
+          isReleased = true
+          request.destroy()
+        }
+        resolve({ release, lost: lost.promise })
+      } else if (response.statusCode === 503) reject(notRunning(configPath))
+      else reject(new OperatorError(`the broker answered with status ${String(response.statusCode)}`))
+    })
+    request.end()
+  })
+}
+
+const notRunning = (configPath: string): NotRunning =>
+  new NotRunning(`the broker is not running; start it with: octroi serve --config ${configPath}`)
+
 function connectProblem(error: NodeJS.ErrnoException, socketPath: string, configPath: string): Error {
   if (error instanceof OperatorError) return error
-  if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED')
-    return new NotRunning(`the broker is not running; start it with: octroi serve --config ${configPath}`)
+  if (error.code === 'ENOENT' || error.code === 'ECONNREFUSED') return notRunning(configPath)
   if (error.code === 'EACCES')
     return new OperatorError(
       `${socketPath} belongs to another user: run octroi as the user who runs the broker`,

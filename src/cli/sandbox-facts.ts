@@ -158,9 +158,11 @@ async function proxyOf(
     )
   const scheme = at.tls ? 'https' : 'http'
   if (at.port !== 0) return { scheme, host: at.host, port: at.port }
-  if (!isRunning)
+  const status = isRunning ? await remote.status() : undefined
+  // A private broker has no TCP listener at all.
+  if (status === undefined || status.private)
     throw new OperatorError('the proxy listens on any free port, which is known only while the broker runs')
-  const open = (await remote.status()).listeners.filter((listener) => listener.name === 'proxy')
+  const open = status.listeners.filter((listener) => listener.name === 'proxy')
   const bound = parseAbsoluteTarget(`${open[index]?.address ?? ''}/`)
   if (!bound.ok) throw new OperatorError('the running broker has another configuration: reload or restart it')
   return { scheme, host: at.host, port: bound.destination.port }

@@ -107,7 +107,7 @@ const http = (status: string, body: string | Buffer = '') =>
 /** An upstream that returns the request in the form of its path, with `credential` where the placeholder was sent. */
 function reflecting(credential: string) {
   return (head: string) => {
-    if (head.includes('Host: free.good.test')) return http('403 octroi handle_wrong_destination')
+    if (/Host: free\.good\.test(:8443)?\r\n/.test(head)) return http('403 octroi handle_wrong_destination')
     const body = head.replaceAll(placeholder, credential)
     if (head.startsWith('GET /base64')) return http('200 OK', Buffer.from(body).toString('base64'))
     return http('200 OK', head.startsWith('GET /gzip') ? gzipSync(body) : body)
