@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { packageDir } from '../bin/node24.js'
-import { driveServer, shownServer } from './tour/mcp.js'
+import { driveServer, serverCommand } from './tour/mcp.js'
 import { Recorder } from './tour/recorder.js'
 import { setStage } from './tour/stage.js'
 
@@ -14,6 +14,7 @@ const marks = { begin: '<!-- recorded by scripts/tour.js -->', end: '<!-- end of
 
 const stage = await setStage()
 const recorder = new Recorder(stage)
+/** @type {import('node:child_process').ChildProcess | undefined} */
 let broker
 try {
   recorder.section(
@@ -96,7 +97,7 @@ async function swap() {
     '5. A credential that the sandbox does not hold',
     'The sandbox `caller` has a placeholder in `API_TOKEN`. The upstream returns every request to its sender.',
   )
-  const curl = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://api.tour.test:8443/echo/'`
+  const curl = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://api.tour.test:18443/echo/'`
   const answer = await recorder.command(within('caller', curl), { brief: /^(GET|[Aa]uthorization)/ })
   const got = stage.upstream.seen.at(-1)?.authorization ?? ''
   if (got !== `Bearer ${stage.apiKey}`) throw new TypeError('the upstream did not get the credential')
@@ -104,19 +105,22 @@ async function swap() {
   recorder.say('That is what the client got back. What the upstream got, by its own record:')
   recorder.block('text', `authorization: ${got}`)
   recorder.say('The same placeholder elsewhere, though a rule allows the host:')
-  const other = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://other.tour.test:8443/'`
+  const other = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://other.tour.test:18443/'`
   await recorder.command(within('caller', other))
 }
 
 async function mcp() {
   recorder.section(
     '6. An MCP server',
-    `The reference server \`server-everything\` from npm, started by \`octroi run\` and driven by the official SDK's client ` +
-      'over stdio. In the configuration of an MCP client it reads:',
+    'The reference server `server-everything` from npm, started by `octroi run` and driven by the official SDK over stdio. ' +
+      'An MCP client is configured with:',
   )
-  const args = ['run', '--sandbox', 'tools', '--ro', '$PWD/node_modules', '--', 'node', `$PWD/${shownServer}`]
-  recorder.block('json', JSON.stringify({ mcpServers: { everything: { command: 'octroi', args } } }, null, 2))
-  recorder.say('What the client asked, and what came back:')
+  const shown = serverCommand({ configFile: 'tour/octroi.yaml', isIsolated: true }, '/path/to/octroi')
+  recorder.block('json', JSON.stringify({ mcpServers: { everything: shown } }, null, 2))
+  recorder.say(
+    'What the client asked, and what came back. The last two are refused by the broker; `fetch` of Node tells its caller no ' +
+      'more than that it failed, the log below holds the reason.',
+  )
   recorder.block('text', await driveServer(stage))
 }
 
@@ -125,14 +129,14 @@ async function breakOut() {
   if (!stage.isIsolated)
     return recorder.say('Left out: there is no bubblewrap here that may make namespaces.')
   await recorder.command(
-    `octroi doctor --inside --sandbox caller --reflect 'https://api.tour.test:8443/echo/{form}'`,
+    `octroi doctor --inside --sandbox caller --reflect 'https://api.tour.test:18443/echo/{form}'`,
   )
 }
 
 async function review() {
   recorder.section('8. Who contacted what', 'Per sandbox, and per agent.')
   await recorder.command('octroi logs --sandbox demo', { brief: /^/ })
-  await recorder.command('octroi logs --agent api-agent --limit 12')
+  await recorder.command('octroi logs --agent api-agent --verdict allow')
   await recorder.command('octroi logs --agent mcp-agent')
   for (const agent of ['demo-agent', 'api-agent', 'mcp-agent'])
     await recorder.command(`octroi domains --agent ${agent}`)
@@ -146,7 +150,7 @@ async function write() {
     '# The tour, recorded',
     `Recorded on ${date} by \`scripts/tour.js\` on ${process.platform} ${process.arch} with Node ${process.version}` +
       `${stage.isIsolated ? '' : ', without bubblewrap'}. Commands and output are what ran, with these changes: the ` +
-      'temporary folder reads `tour`, the ports 18080, 18081 and 8443, addresses of the machine `ADDRESS`, the host of the ' +
+      'temporary folder reads `tour`, the ports 18080, 18081 and 18443, addresses of the machine `ADDRESS`, the host of the ' +
       'npm registry "the npm registry"; ids, hashes, placeholders and the credential are cut at `…`; lines that note ' +
       "variables of the machine's environment are left out.",
     'To play it on your machine, in a temporary folder of its own:',

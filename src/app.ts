@@ -15,10 +15,10 @@ import { systemClock, type Clock } from './core/clock.ts'
 import { OperatorError } from './core/errors.ts'
 import { createHolder, type Holder } from './identity/holder.ts'
 import { createLifecycle, type SweepingLifecycle } from './identity/lifecycle.ts'
+import { policyRecord } from './identity/policy-record.ts'
 import type { Logger } from './logger.ts'
 import { environmentNotes, environmentProblems } from './net/environment.ts'
 import type { Resolver } from './net/port.ts'
-import { describePolicy } from './policy/rules.ts'
 import type { PlaneLimits } from './proxy/limits.ts'
 import type { Listener } from './proxy/listener.ts'
 import { trustFolder, writeTrustFiles, type TrustFiles } from './sandbox/bundle.ts'
@@ -223,15 +223,14 @@ interface FollowParts {
   readonly log: Logger
 }
 
-/** What every new snapshot means: its text is kept for `why`, and what it denies ends. */
+/** What every new snapshot means: its rules are kept for `why`, and what it denies ends. */
 function follow({ holder, foundation, broker, running, log }: FollowParts, closers: Closers): void {
+  let recorded: string | undefined
   const record = (): void => {
-    const { hash, sandboxes } = holder.current()
-    const policies = [...sandboxes.values()].map(({ name, policy }) => ({
-      sandbox: name,
-      policy: describePolicy(policy),
-    }))
-    foundation.events.recordPolicy(hash, JSON.stringify(policies))
+    const { hash } = holder.current()
+    // A snapshot that only the store changed has the same rules.
+    if (hash !== recorded) foundation.events.recordPolicy(hash, policyRecord(holder.config()))
+    recorded = hash
   }
   record()
   closers.push(

@@ -5,7 +5,7 @@ import { packageDir } from '../../bin/node24.js'
 /** @typedef {import('./stage.js').Stage} Stage */
 
 /** In the text of the tour; the real ports are free ones. */
-const shownPorts = { proxy: 18080, admin: 18081, upstream: 8443 }
+const shownPorts = { proxy: 18080, admin: 18081, upstream: 18443 }
 
 /**
  * Plays commands and keeps what they print, as text to read: what belongs to the machine is replaced, what is long and
@@ -90,23 +90,17 @@ export class Recorder {
   /** @param {string} text */
   clean(text) {
     const { stage } = this
-    let clean = text
-      .replaceAll('\r\n', '\n')
-      .replaceAll(stage.folder, 'tour')
-      .replaceAll(`${packageDir}/`, '')
+    let clean = text.replaceAll(stage.folder, 'tour').replaceAll(`${packageDir}/`, '')
     for (const key of /** @type {const} */ (['proxy', 'admin', 'upstream']))
-      clean = clean.replaceAll(`:${stage.ports[key]}`, `:${shownPorts[key]}`)
-    clean = clean.replaceAll(`[${stage.ports.upstream}]`, `[${shownPorts.upstream}]`)
-    clean = clean.replaceAll(`port: ${stage.ports.upstream}`, `port: ${shownPorts.upstream}`)
-    for (const address of ownAddresses()) clean = clean.replaceAll(address, 'ADDRESS')
-    return clean
-      .replaceAll(new RegExp(`${escaped(stage.registry.host)}(\\S*)( *)`, 'g'), asProse)
+      clean = clean.replaceAll(new RegExp(`\\b${stage.ports[key]}\\b`, 'g'), String(shownPorts[key]))
+    for (const address of ownAddresses()) clean = inColumns(clean, escaped(address), 'ADDRESS')
+    return inColumns(clean, escaped(stage.registry.host), 'the npm registry')
+      .replaceAll(/(addresses: \[)"[^\]]*"\]/g, '$1"ADDRESS/32"]')
       .replaceAll(stage.apiKey, `${stage.apiKey.slice(0, 10)}…`)
       .replaceAll(/\boctroi[A-Za-z0-9]{20,}/g, (placeholder) => `${placeholder.slice(0, 12)}…`)
       .replaceAll(/\b01[0-9A-HJKMNP-TV-Z]{24}\b/g, (id) => `${id.slice(0, 10)}…`)
       .replaceAll(/\b[0-9a-f]{64}\b/g, (hash) => `${hash.slice(0, 12)}…`)
-      .replaceAll(/"[0-9a-f.:]+\/(?:32|128)"/g, '"ADDRESS/32"')
-      .replaceAll(/[ \t]+$/gm, '')
+      .replaceAll(/[ \t\r]+$/gm, '')
   }
 
   /** The whole record. */
@@ -120,10 +114,16 @@ export class Recorder {
   }
 }
 
-/** The name of a registry's host is written in the catalogue alone; a table keeps its columns. */
-function asProse(/** @type {string} */ all, /** @type {string} */ rest, /** @type {string} */ spaces) {
-  const prose = `the npm registry${rest}`
-  return spaces.length > 1 ? prose.padEnd(all.length) : `${prose}${spaces}`
+/**
+ * Puts other words in the place of what a pattern finds; what stands behind it in a table stays in its column.
+ * @param {string} text @param {string} pattern @param {string} words
+ */
+function inColumns(text, pattern, words) {
+  const cell = new RegExp(`(?<![\\w.:])${pattern}(?![\\w.])(\\S*)( *)`, 'g')
+  return text.replaceAll(cell, (all, rest, spaces) => {
+    const cell = `${words}${rest}`
+    return spaces.length > 1 ? `${cell}  `.padEnd(all.length) : `${cell}${spaces}`
+  })
 }
 
 /** @param {string} text */
@@ -132,6 +132,6 @@ const escaped = (text) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`
 function ownAddresses() {
   return Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])
-    .filter(({ internal }) => !internal)
-    .map(({ address, family }) => (family === 'IPv6' ? `[${address}]` : address))
+    .filter(({ internal, address }) => !internal && !address.startsWith('fe80:'))
+    .map(({ address }) => address)
 }

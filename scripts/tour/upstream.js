@@ -23,9 +23,9 @@ export async function startUpstream(identity) {
       ? registryAnswer(url.slice('/registry'.length), base)
       : undefined
     const body = found ?? echo(url, `${request.method} ${url}\n${rawFields(request.rawHeaders)}`)
-    response.writeHead(200, {
-      'content-type': found instanceof Buffer ? 'application/octet-stream' : 'text/plain',
-    })
+    const type = found instanceof Buffer ? 'application/octet-stream' : 'text/plain'
+    const coding = url.endsWith('/gzip') ? { 'content-encoding': 'gzip' } : {}
+    response.writeHead(200, { 'content-type': type, ...coding })
     response.end(body)
   })
   await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(undefined)))

@@ -5,7 +5,8 @@ import { systemClock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
 import type { Answer, Records } from './explain.ts'
 import type { Io, Register } from './io.ts'
-import { printable, tableLines } from './table.ts'
+import { printable } from './table.ts'
+import { subjectLine, traceLines } from './trace-lines.ts'
 
 /** What the commands need of the parts that make keys and open the store. */
 export interface CheckDeps {
@@ -103,22 +104,11 @@ function configOrThrow(loaded: LoadResult): Config {
 }
 
 function answerLines(answer: Answer): string[] {
-  const { sandbox, tenant, agent, template, trace } = answer
-  const labels = [
-    `tenant ${tenant}`,
-    ...(agent === undefined ? [] : [`agent ${agent}`]),
-    ...(template === undefined ? [] : [`template ${template}`]),
-  ]
-  const rows = answer.steps.map(({ check: name, passed, text }) => ['', passed ? 'pass' : 'FAIL', name, text])
-  const rules = trace.map(({ effect, rule, text, matched, missed }) => [
-    ...['', effect, rule, matched ? 'matches' : `not this ${missed ?? 'request'}`, text],
-  ])
   const by = answer.rule === undefined ? '' : ` by ${answer.rule}`
   const truth = answer.truth === undefined ? '' : ` (${answer.truth})`
   return [
-    printable(`sandbox ${sandbox} (${labels.join(', ')}) to ${answer.destination}`),
-    ...tableLines(rows),
-    ...(rules.length === 0 ? [] : ['rules looked at', ...tableLines(rules)]),
+    subjectLine(answer),
+    ...traceLines(answer.steps, answer.trace),
     printable(`${answer.verdict}: ${answer.reason}${truth}${by}`),
     ...(answer.hint === undefined ? [] : [printable(`hint: ${answer.hint}`)]),
     `policy ${answer.policy}`,

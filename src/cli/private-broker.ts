@@ -7,6 +7,8 @@ import { tryLock } from '../store/sqlite-lock.ts'
 import type { StateLock } from '../store/sqlite-lock.ts'
 import type { Io } from './io.ts'
 import type { Installation } from './offline.ts'
+import { BrokenOff } from './remote.ts'
+import type { RemoteBroker } from './remote.ts'
 import { printable } from './table.ts'
 
 /** How long a private broker may need until it answers, `ms`. */
@@ -49,14 +51,25 @@ export async function ensureBroker({ config, remote }: Installation, caller: Cal
   let starter: StateLock | undefined
   let started: Started | undefined
   try {
-    while (!(await remote.isRunning())) {
-      starter ??= tryLock(folder, 'starter')
-      if (starter !== undefined) started = next(started, folder, caller)
+    while (!(await answers(remote))) {
       if (performance.now() > end) throw tooLate(started, folder)
-      await sleep(askEveryMs)
+      if (starter !== undefined) started = next(started, folder, caller)
+      starter ??= tryLock(folder, 'starter')
+      // Who had the lock until now may have left a broker that runs: that is asked first.
+      if (starter === undefined || started !== undefined) await sleep(askEveryMs)
     }
   } finally {
     starter?.release()
+  }
+}
+
+/** One that ends while it is asked, as a killed one does, does not answer. */
+async function answers(remote: RemoteBroker): Promise<boolean> {
+  try {
+    return await remote.isRunning()
+  } catch (error) {
+    if (error instanceof BrokenOff) return false
+    throw error
   }
 }
 

@@ -37,8 +37,11 @@ export interface Attached {
   readonly lost: Promise<void>
 }
 
-/** Nobody answers on the socket, or the one that did is about to end. */
+/** Nobody answers on the socket, or who does is about to end. */
 export class NotRunning extends OperatorError {}
+
+/** The broker ended between the question and the answer, or is no broker. */
+export class BrokenOff extends OperatorError {}
 
 interface Answer {
   readonly status: number
@@ -165,11 +168,9 @@ function attach(options: RemoteOptions): Promise<Attached> {
     request.once('timeout', () =>
       request.destroy(new OperatorError(`the broker did not answer within ${String(timeoutMs / 1000)} s`)),
     )
-    request.once('error', (error: NodeJS.ErrnoException) => {
-      // It ended between the question and the answer.
-      const isGone = error.code === 'ECONNRESET'
-      reject(isGone ? notRunning(configPath) : connectProblem(error, socketPath, configPath))
-    })
+    request.once('error', (error: NodeJS.ErrnoException) =>
+      reject(connectProblem(error, socketPath, configPath)),
+    )
     request.once('close', () => {
       if (!isReleased) lost.resolve()
     })
@@ -200,7 +201,8 @@ function connectProblem(error: NodeJS.ErrnoException, socketPath: string, config
     return new OperatorError(
       `${socketPath} belongs to another user: run octroi as the user who runs the broker`,
     )
-  return new OperatorError(`the broker on ${socketPath} broke off (${error.code ?? 'unknown error'})`, {
-    cause: error,
-  })
+  const text = `the broker on ${socketPath} broke off (${error.code ?? 'unknown error'})`
+  return error.code === 'ECONNRESET'
+    ? new BrokenOff(text, { cause: error })
+    : new OperatorError(text, { cause: error })
 }

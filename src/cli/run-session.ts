@@ -2,7 +2,7 @@ import { OperatorError } from '../core/errors.ts'
 import type { Installation } from './offline.ts'
 import { ensureBroker } from './private-broker.ts'
 import type { Caller } from './private-broker.ts'
-import { NotRunning } from './remote.ts'
+import { BrokenOff, NotRunning } from './remote.ts'
 import type { Attached } from './remote.ts'
 import type { RunSession } from './run.ts'
 import { placeholdersOf, sandboxOf, snapshotOf, trustOf, withRecords } from './sandbox-facts.ts'
@@ -31,7 +31,7 @@ async function attach(installation: Installation, caller: Caller): Promise<Attac
     try {
       return await installation.remote.attach()
     } catch (error) {
-      if (!(error instanceof NotRunning)) throw error
+      if (!(error instanceof NotRunning || error instanceof BrokenOff)) throw error
       if (attempt === attempts) throw new OperatorError('the broker ends again and again', { cause: error })
     }
   }

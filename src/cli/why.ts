@@ -4,13 +4,12 @@ import type { LoggedEvent } from '../audit/query.ts'
 import { OperatorError, catalogue } from '../core/errors.ts'
 import type { Io, Register } from './io.ts'
 import { timeText } from './log-lines.ts'
+import type { Retraced } from './past-decision.ts'
 import { printable } from './table.ts'
 
 /** What `octroi why` needs. */
 export interface WhyAccess {
   stateFolder(configPath: string): Promise<string>
-  /** The decision under the policy then in force, as `octroi explain` would print it; none when it cannot be redone. */
-  explainStored?(policyText: string, event: LoggedEvent): readonly string[]
 }
 
 /** Fewer characters of an id name too many events. */
@@ -29,10 +28,18 @@ export function registerWhy(access: WhyAccess): Register {
           const folder = await access.stateFolder(context.configPath())
           const event = oneEvent(folder, id)
           const policy = event.policy === undefined ? undefined : policyText(folder, event.policy)
-          const trace = policy === undefined ? [] : (access.explainStored?.(policy, event) ?? [])
-          if (options.json === true)
-            context.io.out(plainJson(JSON.stringify({ event, meaning: meaningOf(event), trace })))
-          else explain({ io: context.io, event, hasPolicy: policy !== undefined, trace })
+          // Loaded here: no other command that reads events needs the rules.
+          const { decisionLines, retrace } = await import('./past-decision.ts')
+          const retraced = retrace(event, policy)
+          if (options.json === true) context.io.out(asJson(event, retraced))
+          else {
+            show(context.io, event)
+            if (retraced?.ok === true) {
+              context.io.out(`\nunder policy ${printable(retraced.decision.policy)}, in force then:`)
+              for (const line of decisionLines(event, retraced.decision)) context.io.out(printable(line))
+            }
+          }
+          if (retraced?.ok === false) context.io.err(printable(retraced.problem))
           return 0
         }),
       )
@@ -64,14 +71,12 @@ function meaningOf(event: LoggedEvent): { title: string; hint: string } | undefi
   return entry === undefined ? undefined : { title: entry.title, hint: entry.hint }
 }
 
-interface Explanation {
-  readonly io: Io
-  readonly event: LoggedEvent
-  readonly hasPolicy: boolean
-  readonly trace: readonly string[]
+function asJson(event: LoggedEvent, retraced: Retraced): string {
+  const decision = retraced?.ok === true ? retraced.decision : undefined
+  return plainJson(JSON.stringify({ event, meaning: meaningOf(event), decision }))
 }
 
-function explain({ io, event, hasPolicy, trace }: Explanation): void {
+function show(io: Io, event: LoggedEvent): void {
   const out = (name: string, text: string): void => io.out(`${name.padEnd(12)} ${printable(text)}`)
   out('time', timeText(event.ts))
   for (const [name, value] of Object.entries(event)) {
@@ -83,14 +88,5 @@ function explain({ io, event, hasPolicy, trace }: Explanation): void {
   if (meaning !== undefined) {
     out('meaning', meaning.title)
     out('hint', meaning.hint)
-  }
-  if (trace.length > 0) {
-    io.out('')
-    io.out(`under policy ${printable(event.policy ?? '')}, in force then:`)
-    for (const line of trace) io.out(`  ${printable(line)}`)
-  } else if (event.policy !== undefined && !hasPolicy) {
-    io.err(
-      `the text of policy ${printable(event.policy)} is not kept here, so the decision cannot be traced again`,
-    )
   }
 }

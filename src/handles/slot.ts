@@ -1,4 +1,4 @@
-import type { Slot } from './model.ts'
+import type { Grant, Slot } from './model.ts'
 
 /** Longest credential that is put into a header, bytes; common servers refuse a head of more than 16 KiB. */
 export const maxCredentialBytes = 12 * 1024

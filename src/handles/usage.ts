@@ -1,7 +1,7 @@
 import type { DenyReason, HandleTruth } from '../core/errors.ts'
 import type { HandleRecord } from '../core/model.ts'
 import type { Allow, Destination, Scheme } from '../policy/model.ts'
-import { coversDestination, coversRequest } from './coverage.ts'
+import { coversRequest, grantsCovering } from './coverage.ts'
 import { hasCredentialParameter, isCredentialHeader } from './credential-fields.ts'
 import type { Grant, Slot } from './model.ts'
 import { indexHandles, locate } from './occurrences.ts'
@@ -119,7 +119,7 @@ function judgeOwn(input: UsageInput, grant: Grant, seen: readonly Occurrence[]):
     handle,
     access: access.name,
   })
-  if (input.scheme !== 'https' || !coversDestination(access, input.destination, input.now)) {
+  if (input.scheme !== 'https' || !grantsAt(input).includes(grant)) {
     return deny('handle_wrong_destination')
   }
   const header = slotLine(input, grant, seen)
@@ -156,8 +156,8 @@ function holdsForeign(input: UsageInput, swaps: readonly Swap[]): boolean {
   return inHeader || hasCredentialParameter(input.target)
 }
 
-function grantsAt(input: UsageInput): Grant[] {
-  return input.grants.filter((grant) => coversDestination(grant.access, input.destination, input.now))
+function grantsAt(input: UsageInput): readonly Grant[] {
+  return grantsCovering(input.grants, input.destination, input.now)
 }
 
 function accessAt(input: UsageInput): { access?: string } {

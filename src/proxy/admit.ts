@@ -1,5 +1,5 @@
 import { Refusal } from '../core/errors.ts'
-import { slotHeader } from '../handles/slot.ts'
+import { slotHeadersOf } from '../handles/slot.ts'
 import { checkUsage, type Swap, type UsageDeny } from '../handles/usage.ts'
 import type { Field } from '../http1/fields.ts'
 import type { SandboxView, Snapshot } from '../identity/model.ts'
@@ -69,7 +69,7 @@ export function admitRequest(
   })
   onBudget(plane.budgets.startRequest(who.sandbox))
   refuseLargeBody(who.sandbox, request)
-  const fields = forwardedFields(head.fields, new Set(who.sandbox.grants.map(({ access }) => slotHeader(access.slot))))
+  const fields = forwardedFields(head.fields, slotHeadersOf(who.sandbox.grants))
   const usage = checkUsage({
     grants: who.sandbox.grants,
     handles: snapshot.handles,

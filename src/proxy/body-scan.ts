@@ -114,7 +114,8 @@ export class ScannedBody implements Body {
     }
     const rest = this.#scanner.flush()
     if (rest === undefined) throw found()
-    return this.#decoder === undefined ? asBuffer(rest) : this.#release()
+    const last = this.#decoder === undefined ? asBuffer(rest) : this.#release()
+    return last.length > 0 ? last : undefined
   }
 
   #release(): Buffer {

@@ -5,7 +5,7 @@ import type { ByteReader } from './byte-reader.ts'
 
 /** Content of one message, pulled piece by piece. */
 export interface Body {
-  /** The next piece, `undefined` after the last; throws what `BodyErrors` says. */
+  /** The next piece, never empty (that would end a chunked body), `undefined` after the last; throws what `BodyErrors` says. */
   next(): Promise<Buffer | undefined>
   /** Whole length if it is known before the first piece, bytes. */
   readonly length: number | undefined

@@ -17,3 +17,23 @@ export function finishRefused(plane: DataPlane, record: Record): string | undefi
   record.isClosed = true
   return plane.auditRefusal(endEvent(record, plane.clock.monotonic()), record.source)
 }
+
+/** Tells the operator of a credential that an upstream sent where none belongs; floods share one event. */
+export function alertOfCredential(plane: DataPlane, record: Record): void {
+  const { sandbox, destination } = record
+  plane.auditRefusal(
+    {
+      id: plane.newId(),
+      ts: plane.clock.now(),
+      kind: 'alert',
+      tenant: sandbox?.tenant,
+      agent: sandbox?.agent,
+      sandbox: sandbox?.name,
+      host: destination?.host,
+      port: destination?.port,
+      reason: 'credential_in_response',
+      note: `in the response of exchange ${record.id}`,
+    },
+    record.source,
+  )
+}

@@ -24,7 +24,10 @@ export async function hold(
       const next = body.next()
       const piece = expiry === undefined ? await next : await Promise.race([next, expiry.promise])
       if (piece === 'late') return new ResumedBody(pieces, body, next)
-      if (piece === undefined) return new HeldBody(Buffer.concat(pieces), body)
+      if (piece === undefined) {
+        // Trailers need the chunked coding, and with it there is no length to give.
+        return body.trailers.length > 0 ? new ResumedBody(pieces, body, undefined) : new HeldBody(Buffer.concat(pieces), body)
+      }
       pieces.push(piece)
       size += piece.length
       if (size > heldBytes) return new ResumedBody(pieces, body, undefined)

@@ -5,7 +5,7 @@ import { CutAnswer } from './answer.ts'
 import { bodyOf, type Body } from './body.ts'
 import { lingerClose, resetClose, send } from './byte-reader.ts'
 import { ClientGone, type ClientConnection } from './connection.ts'
-import { finishRefused } from './finish.ts'
+import { alertOfCredential, finishRefused } from './finish.ts'
 import type { Record } from './record.ts'
 import { asRefusal, refusalMessage } from './refusal.ts'
 import { problemRefusal } from './request.ts'
@@ -76,6 +76,7 @@ function note(client: ClientConnection, refusal: Refusal, record: Record): void 
   record.status ??= refusal.status
   record.note ??= refusal.detail
   if (refusal.status === 502 || refusal.status === 504) record.end ??= 'upstream_failed'
+  if (refusal.reason === 'credential_in_response') alertOfCredential(client.plane, record)
   if (refusal.reason !== 'internal') return
   client.plane.log.error({ id: record.id, err: refusal.cause }, 'an exchange failed inside the broker')
 }

@@ -25,7 +25,7 @@ export interface Patterns extends Holdable {
 /** Largest ratio of an escaped form to the value that a region must hold. */
 const widestEscape = 12
 
-const regionSlack = 65_536
+const regionSlack = 4_096
 
 /** Texts that stand for a value without a placeholder; the first that holds no value itself is used. */
 export const markers: readonly string[] = ['[octroi:redacted]', '[********]', '(##########)']

@@ -26,6 +26,8 @@ export class Lane {
   /** Places in `text` before which a line end was left out; those that were escaped do not count. */
   breaks = new Int32Array(16)
   breakCount = 0
+  /** Source bytes read since it was made; tells tests what work was done. */
+  bytesRead = 0
   /** Escapes of more than one byte: place in `text`, offset and size in the source, place behind it in `text`. */
   escapes = new Int32Array(64)
   escapeCount = 0
@@ -43,6 +45,7 @@ export class Lane {
   fill(source: Uint8Array, isFinal: boolean): void {
     this.#reset(source, isFinal)
     const size = source.length
+    this.bytesRead += size
     const input = new DataView(source.buffer, source.byteOffset, size)
     const output = this.view
     let place = 0

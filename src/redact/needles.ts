@@ -138,14 +138,26 @@ function needle(
   parts: { form: Form; exact: Uint8Array; core: Uint8Array; lead: number; size: number },
 ): Needle {
   const least = parts.form === 'hex' ? shortestHexRun : shortestRun
-  const isWholeOnly = value.isShort || longestRun(parts.core, 0, parts.core.length) < least
+  const text = parts.exact.map(fold)
+  const isWholeOnly = value.isShort || longestRun(parts.core, 0, text.length) < least || repeatsItself(text)
   return {
     ...parts,
     ids: value.ids,
-    text: parts.exact.map(fold),
+    text,
     minRun: isWholeOnly ? parts.exact.length : least,
     isWholeOnly,
   }
+}
+
+/**
+ * Does it consist of a few characters over and over? Any part of it would then match at many places at once, and none
+ * tells anything.
+ */
+function repeatsItself(text: Uint8Array): boolean {
+  const grams = new Set<string>()
+  const characters = Buffer.from(text).toString('latin1')
+  for (let at = 0; at + 4 <= characters.length; at++) grams.add(characters.slice(at, at + 4))
+  return grams.size < text.length / 3
 }
 
 /** Longest row of core characters between two places of a mask. */

@@ -98,12 +98,15 @@ class StreamRedactor implements Redactor {
   #keepFrom(regions: readonly Region[], open: number): { keep: number; write: number } {
     let keep = open
     let write = open
+    let next: Region | undefined
     for (const region of regions.toReversed()) {
-      const mayGrow = region.to > keep || (region.whole === undefined && region.to === keep)
+      const isJoinable = next === undefined || next.to - region.start <= this.#patterns.regionLimit
+      const mayGrow = region.to > write || (region.whole === undefined && region.to === write && isJoinable)
       if (!mayGrow && !region.matches.some((match) => isOpen(match, this.#patterns.lane))) continue
       const neighbour = neighbourStart(region, this.#patterns.lane)
       keep = Math.min(keep, region.from, neighbour)
-      write = Math.min(write, region.from, region.start, neighbour)
+      write = Math.min(write, Math.max(region.start, this.#done), neighbour)
+      next = region
     }
     return { keep, write }
   }
@@ -112,7 +115,10 @@ class StreamRedactor implements Redactor {
   #write(regions: readonly Region[], source: Uint8Array, to: number): Uint8Array[] {
     const output: Uint8Array[] = []
     const { lane, marker } = this.#patterns
-    for (const region of regions) {
+    for (const found of regions) {
+      // The end of base64 before it may hold bits of what begins here, which is then a part.
+      const isCut = found.start < this.#done
+      const region = isCut ? { ...found, start: Math.min(this.#done, found.end), whole: undefined } : found
       const text = this.#textFor(region.whole)
       const from = { lane, bytes: source, floor: this.#done }
       const replacement = replacementOf(region, from, { text, marker })

@@ -136,11 +136,11 @@ class Seams {
     this.#matches.push({ start: from, heldFrom: at, end, needle, from: first, to, placeStart: -1, placeEnd })
   }
 
-  /** A line end after the first few characters ends a run, as it does elsewhere; here one behind the escape always. */
-  #breaksEarly({ behind, head, end }: Seam & { head: readonly number[] }, placeEnd: number): boolean {
+  /** A line end after the first few characters ends a run, as it does elsewhere; those in the escape do not count. */
+  #breaksEarly({ behind, end }: Seam, placeEnd: number): boolean {
     if (behind < this.#lane.length && this.#lane.sourceOf(behind) !== end) return true
     const at = this.#lane.breakBehind(behind)
-    return at >= 0 && at < placeEnd && head.length + at - behind < beforeBreak
+    return at >= 0 && at < placeEnd && at - behind < beforeBreak
   }
 
   #exactOrNone(place: number): number | undefined {

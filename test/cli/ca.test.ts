@@ -107,6 +107,9 @@ describe('octroi ca rotate', () => {
       listeners: [],
       audit: 'ok',
       started_at: '2030-01-01T00:00:00.000Z',
+      pid: 1,
+      private: false,
+      runs: 0,
       ready: true,
       not_ready: [],
     }

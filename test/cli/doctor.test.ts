@@ -57,7 +57,7 @@ const contexts = {
 const notAsked = () => Promise.reject(new TypeError('not part of this test'))
 
 /** A broker that refuses everything but the two tunnels, in which it does as the options say. */
-async function inside(broker: Partial<FakeBrokerOptions>, args: readonly string[] = []) {
+async function inside(broker: Partial<FakeBrokerOptions>, args: readonly string[] = [], freePort = 443) {
   const folder = stateFolder()
   const trust = await writeTrustFiles({ folder: join(folder, 'certs'), caPem: ca.cert })
   const fake = await fakeBroker({
@@ -69,7 +69,7 @@ async function inside(broker: Partial<FakeBrokerOptions>, args: readonly string[
   const ended: number[] = []
   const facts: InsideFacts = {
     grants: [grant],
-    freeHost: { host: 'free.good.test', port: 443 },
+    freeHost: { host: 'free.good.test', port: freePort },
     brokerPorts: [],
   }
   const register = registerDoctor({
@@ -107,7 +107,7 @@ const http = (status: string, body: string | Buffer = '') =>
 /** An upstream that returns the request in the form of its path, with `credential` where the placeholder was sent. */
 function reflecting(credential: string) {
   return (head: string) => {
-    if (/Host: free\.good\.test(:8443)?\r\n/.test(head)) return http('403 octroi handle_wrong_destination')
+    if (head.includes('Host: free.good.test')) return http('403 octroi handle_wrong_destination')
     const body = head.replaceAll(placeholder, credential)
     if (head.startsWith('GET /base64')) return http('200 OK', Buffer.from(body).toString('base64'))
     return http('200 OK', head.startsWith('GET /gzip') ? gzipSync(body) : body)
@@ -151,6 +151,25 @@ describe.skipIf(!hasBubblewrap)('octroi doctor --inside (skipped without bubblew
     const { code, of } = await inside({ inTunnel: reflecting('the-real-credential') }, reflect)
     expect(['raw', 'base64', 'gzip'].map((form) => of(`reflected-${form}`))).toEqual(['FAIL', 'FAIL', 'FAIL'])
     expect(code).toBe(1)
+  })
+
+  it('passes when a marker comes back, as it does inside base64 where a placeholder does not fit', async () => {
+    const { of } = await inside({ inTunnel: reflecting('[octroi:redacted].') }, reflect)
+    expect(['raw', 'base64', 'gzip'].map((form) => of(`reflected-${form}`))).toEqual(['PASS', 'PASS', 'PASS'])
+  })
+
+  it('names the port of the wrong host in its Host field, or the broker would refuse that first', async () => {
+    const heads: string[] = []
+    const inTunnel = (head: string) => {
+      heads.push(head)
+      return http('403 octroi handle_wrong_destination')
+    }
+    for (const port of [443, 8443]) {
+      const { of } = await inside({ inTunnel }, [], port)
+      expect(of('placeholder-wrong-host')).toBe('PASS')
+    }
+    const fields = heads.map((head) => /Host: (\S+)/.exec(head)?.[1])
+    expect(fields).toEqual(['free.good.test', 'free.good.test:8443'])
   })
 
   it('fails when metadata is answered, or only fails upstream', async () => {
@@ -206,6 +225,9 @@ async function outside(spoil: (facts: HostFacts) => Promise<void> = () => Promis
   const stateDir = join(folder, 'state')
   await mkdir(stateDir, { mode: 0o700 })
   await writeFile(join(stateDir, 'seal.key'), '', { mode: 0o600 })
+  // As the broker makes it: a certificate is for everyone to read.
+  await writeFile(join(stateDir, 'ca.pem'), ca.cert)
+  await chmod(join(stateDir, 'ca.pem'), 0o644)
   const listener = createServer()
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
   const address = listener.address()
@@ -243,6 +265,7 @@ describe('octroi doctor', () => {
 
   it.each([
     ['state folder', 'mode 644', (facts: HostFacts) => chmod(join(facts.stateFolder, 'seal.key'), 0o644)],
+    ['state folder', 'mode 666', (facts: HostFacts) => chmod(join(facts.stateFolder, 'ca.pem'), 0o666)],
     ['trust files', 'is missing', (facts: HostFacts) => rm(facts.trust.bundle)],
     ['ca', 'does not hold the CA', (facts: HostFacts) => writeFile(facts.trust.bundle, '')],
   ])('fails when the %s is not in order', async (name, detail, spoil) => {

@@ -21,6 +21,8 @@ function cli(where: 'running' | 'stopped' = 'running') {
     reload: notAsked,
     secretsChanged: notAsked,
     sandboxSocket: notAsked,
+    attach: notAsked,
+    handOver: notAsked,
   }
   const access: LifecycleAccess = {
     remote: (configPath) => Promise.resolve((calls.push(`remote ${configPath}`), remote)),

@@ -164,25 +164,6 @@ describe('session of octroi run', () => {
       { kind: 'run', sandbox: 'first', agent: 'agent-1', exit: 7 },
     ])
   })
-
-  it('starts a private broker when none runs, and leaves nothing open', async () => {
-    const { octroi, configPath, state } = installed()
-    const installation = installationOf(configPath, { DEMO_KEY: demoKey })
-    const session = await openSession(installation, 'first', caller(configPath))
-    await session.ended(0)
-    await session.close()
-    expect(queryEvents(state, { kind: 'run' })).toMatchObject([{ sandbox: 'first', exit: 0 }])
-    expect((await octroi('sandbox', 'pause', 'first')).code).toBe(0)
-  })
-
-  it('stops the private broker again when the sandbox is not there', async () => {
-    const { octroi, configPath } = installed()
-    const installation = installationOf(configPath, { DEMO_KEY: demoKey })
-    await expect(openSession(installation, 'frist', caller(configPath))).rejects.toThrow(
-      'did you mean first?',
-    )
-    expect((await octroi('sandbox', 'pause', 'first')).code).toBe(0)
-  })
 })
 
 describe('hints after the start', () => {

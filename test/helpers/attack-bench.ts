@@ -110,6 +110,7 @@ export const freshSecret = (): string => `tk-${randomBytes(24).toString('base64u
 /** The policy of the attack suite, on free ports. */
 export const standardYaml = (ports: { tls: number; plain: number }, options: AttackBenchOptions = {}): string => `
 trust: { system: false, ca: [root.pem] }
+audit: { sync: normal }
 credentials:
   k1: { issuer: static, value: { env: K1 } }
   k1e: { issuer: static, value: { env: K1E } }

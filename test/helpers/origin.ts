@@ -58,7 +58,7 @@ export async function startOrigin(options: OriginOptions = {}): Promise<Origin> 
   const server: Server =
     options.tls === undefined
       ? createServer({ noDelay: true }, onConnection)
-      : createTlsServer({ ...options.tls, ALPNProtocols: ['http/1.1'] }, onConnection)
+      : createTlsServer({ ...options.tls, noDelay: true, ALPNProtocols: ['http/1.1'] }, onConnection)
   server.on('tlsClientError', () => undefined)
   await new Promise<void>((resolve) => server.listen(0, options.host ?? '127.0.0.1', resolve))
   return {
