@@ -24,8 +24,9 @@ export function serverCommand({ configFile, isIsolated }, checkout = packageDir)
   ]
   if (isIsolated)
     return { command: 'node', args: [octroi, 'run', ...config, ...sandbox, '--ro', modules, '--', ...start] }
-  const env = ['node', octroi, 'env', ...config, ...sandbox].join(' ')
-  return { command: 'sh', args: ['-c', `eval "$(${env})"; exec ${start.join(' ')}`] }
+  // Node follows proxy variables from 24 on; an older one would go straight out.
+  const env = [process.execPath, octroi, 'env', ...config, ...sandbox].join(' ')
+  return { command: 'sh', args: ['-c', `eval "$(${env})"; exec ${process.execPath} ${start.slice(1).join(' ')}`] }
 }
 
 /**
