@@ -81,40 +81,29 @@ function requestOf({ host, port, method, scheme, path = '/', ts }: LoggedEvent):
   return { kind: 'http', destination, scheme, method, path, now: ts }
 }
 
-/** Which check refuses with a reason; the others come after everything that can be told from an event. */
-const checkOf: Partial<Record<DenyReason, string>> = {
-  auth_missing: 'identity',
-  auth_invalid: 'identity',
-  identity_mismatch: 'identity',
-  malformed: 'framing',
-  method_unsupported: 'framing',
-  too_large: 'framing',
-  sandbox_paused: 'paused',
-  revoked: 'paused',
-  authority_mismatch: 'authority',
-  rate_limited: 'budgets',
-  budget_exhausted: 'budgets',
-  handle_unknown: 'handle',
-  handle_wrong_destination: 'handle',
-  handle_placement: 'handle',
-  handle_scope: 'handle',
-  foreign_credential: 'handle',
-  dns_failed: 'dns',
-  dns_timeout: 'dns',
-  ip_denied: 'guard',
-  approval_required: 'approval',
-  approval_denied: 'approval',
-  audit_unavailable: 'audit',
-  issuer_unavailable: 'issuer',
-  credential_invalid: 'issuer',
-  upstream_unreachable: 'upstream',
-  upstream_tls: 'upstream',
-  upstream_failed: 'upstream',
-  upstream_timeout: 'upstream',
-  unreadable_encoding: 'response',
-  bomb: 'response',
-  credential_in_response: 'response',
+/** Which check refuses with a reason, where it is not the rules that do. */
+const reasonsOf: Readonly<Record<string, readonly DenyReason[]>> = {
+  framing: ['malformed', 'method_unsupported', 'too_large'],
+  identity: ['auth_missing', 'auth_invalid', 'identity_mismatch'],
+  paused: ['sandbox_paused', 'revoked'],
+  authority: ['authority_mismatch'],
+  budgets: ['rate_limited', 'budget_exhausted'],
+  handle: [
+    ...(['handle_unknown', 'handle_wrong_destination', 'handle_placement', 'handle_scope'] as const),
+    'foreign_credential',
+  ],
+  dns: ['dns_failed', 'dns_timeout'],
+  guard: ['ip_denied'],
+  approval: ['approval_required', 'approval_denied'],
+  audit: ['audit_unavailable'],
+  issuer: ['issuer_unavailable', 'credential_invalid'],
+  upstream: ['upstream_unreachable', 'upstream_tls', 'upstream_failed', 'upstream_timeout'],
+  response: ['unreadable_encoding', 'bomb', 'credential_in_response'],
+  broker: ['not_ready', 'internal'],
 }
+const checkOf = new Map<string, string>(
+  Object.entries(reasonsOf).flatMap(([check, reasons]) => reasons.map((reason) => [reason, check] as const)),
+)
 
 /** Checks before the rules are asked. */
 const early = ['framing', 'identity', 'paused', 'metadata', 'self']
@@ -142,26 +131,24 @@ function stepsOf(event: LoggedEvent, { decision }: Explanation): CheckLine[] {
   return isSaid ? steps : [...steps.filter(({ check }) => check !== refused.check), refused]
 }
 
-function refusedBy({ reason, address }: LoggedEvent, rules: 'allow' | 'deny'): CheckLine {
-  const entry = Object.entries(catalogue).find(([name]) => name === reason)
-  const title = entry === undefined ? '' : `: ${entry[1].title}`
-  // The same reason for a name that is refused unasked and for an address that it resolved to.
-  const literal = rules === 'deny' ? 'metadata' : 'guard'
-  const self = address === undefined ? 'self' : 'guard'
-  const special = { metadata_denied: literal, self }
-  const check = Object.hasOwn(special, reason ?? '')
-    ? special[reason as keyof typeof special] // `as`: it is one of the two
-    : (checkOf[reason as DenyReason] ?? 'policy') // `as`: any other text finds nothing
-  return { check, passed: false, text: `${reason ?? 'refused'}${title}` }
+function refusedBy(event: LoggedEvent, rules: 'allow' | 'deny'): CheckLine {
+  const { reason = 'refused' } = event
+  const title = Object.entries(catalogue).find(([name]) => name === reason)?.[1].title
+  const text = title === undefined ? reason : `${reason}: ${title}`
+  return { check: refusingCheck(event, rules), passed: false, text }
+}
+
+/** Two reasons are given both for a name, unasked, and for an address that it resolved to. */
+function refusingCheck({ reason = '', address }: LoggedEvent, rules: 'allow' | 'deny'): string {
+  if (reason === 'metadata_denied') return rules === 'deny' ? 'metadata' : 'guard'
+  if (reason === 'self') return address === undefined ? 'self' : 'guard'
+  return checkOf.get(reason) ?? 'policy'
 }
 
 function noteOf(event: LoggedEvent, { decision }: Explanation): string | undefined {
-  const isRules = event.verdict === 'allow' || checkIsRules(event.reason)
+  const isOfRules = event.verdict === 'allow' || refusingCheck(event, decision.verdict) === 'policy'
   const isSame = decision.verdict === event.verdict && decision.rule === event.rule
-  if (!isRules || isSame) return undefined
+  if (!isOfRules || isSame) return undefined
   const by = decision.rule === undefined ? '' : ` by ${decision.rule}`
   return `asked again with what the log keeps of the request, the rules say: ${decision.verdict}: ${decision.reason}${by}`
 }
-
-const checkIsRules = (reason: string | undefined): boolean =>
-  ['host_denied', 'port_denied', 'method_denied', 'path_denied', 'rule_expired'].includes(reason ?? '')

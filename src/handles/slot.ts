@@ -14,6 +14,18 @@ export function slotHeader(slot: Slot): string {
   return slot.kind === 'basic' ? 'authorization' : slot.name.toLowerCase()
 }
 
+const slotHeaders = new WeakMap<readonly Grant[], ReadonlySet<string>>()
+
+/** Header fields, lower-case, that are a slot of one of the grants; made once for each list. */
+export function slotHeadersOf(grants: readonly Grant[]): ReadonlySet<string> {
+  let headers = slotHeaders.get(grants)
+  if (headers === undefined) {
+    headers = new Set(grants.map(({ access }) => slotHeader(access.slot)))
+    slotHeaders.set(grants, headers)
+  }
+  return headers
+}
+
 /** Are two slots one and the same, so that two accesses with them on one destination contradict each other? */
 export function sameSlot(a: Slot, b: Slot): boolean {
   if (a.kind === 'basic' || b.kind === 'basic') {
