@@ -4,13 +4,14 @@
 import { spawn } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { format, resolveConfig } from 'prettier'
 import { packageDir } from '../bin/node24.js'
 import { driveServer, serverCommand } from './tour/mcp.js'
 import { Recorder } from './tour/recorder.js'
 import { setStage } from './tour/stage.js'
 
-/** Between these lines the README has the short version. */
-const marks = { begin: '<!-- recorded by scripts/tour.js -->', end: '<!-- end of the recording -->' }
+/** Between lines like these the README has the short version. */
+const marks = /** @type {const} */ ({ end: '<!-- end of the recording -->', parts: ['shipped', 'swap'] })
 
 const stage = await setStage()
 const recorder = new Recorder(stage)
@@ -76,7 +77,7 @@ async function install() {
   const command = `sh -c 'cd tmp && npm install --no-update-notifier ${stage.registry.install} && ls node_modules'`
   await recorder.command(
     within('demo', stage.isIsolated ? command : command.replace('tmp', '"$(mktemp -d)"')),
-    { brief: /^/ },
+    { brief: 'shipped' },
   )
 }
 
@@ -86,10 +87,10 @@ async function refusals() {
     'The status line carries the reason and the id of the event.',
   )
   const refused = within('demo', `curl -sSv https://evil.example/`)
-  await recorder.command(`${refused} 2>&1 | grep '^< HTTP'`, { brief: /^/ })
+  await recorder.command(`${refused} 2>&1 | grep '^< HTTP'`, { brief: 'shipped' })
   recorder.section('4. The metadata service', 'No setting opens it. The answer is for a program to act on.')
   const metadata = within('demo', 'curl -sS http://169.254.169.254/latest/meta-data/')
-  await recorder.command(metadata, { brief: /^/ })
+  await recorder.command(metadata, { brief: 'shipped' })
 }
 
 async function swap() {
@@ -98,12 +99,15 @@ async function swap() {
     'The sandbox `caller` has a placeholder in `API_TOKEN`. The upstream returns every request to its sender.',
   )
   const curl = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://api.tour.test:18443/echo/'`
-  const answer = await recorder.command(within('caller', curl), { brief: /^(GET|[Aa]uthorization)/ })
+  const answer = await recorder.command(within('caller', curl), {
+    brief: 'swap',
+    only: /^(GET|[Aa]uthorization)/,
+  })
   const got = stage.upstream.seen.at(-1)?.authorization ?? ''
   if (got !== `Bearer ${stage.apiKey}`) throw new TypeError('the upstream did not get the credential')
   if (answer.includes(stage.apiKey)) throw new TypeError('the credential came back')
   recorder.say('That is what the client got back. What the upstream got, by its own record:')
-  recorder.block('text', `authorization: ${got}`)
+  recorder.block('text', `upstream got: Authorization: ${got}`, 'swap')
   recorder.say('The same placeholder elsewhere, though a rule allows the host:')
   const other = `sh -c 'curl -sS -H "Authorization: Bearer $API_TOKEN" https://other.tour.test:18443/'`
   await recorder.command(within('caller', other))
@@ -135,13 +139,14 @@ async function breakOut() {
 
 async function review() {
   recorder.section('8. Who contacted what', 'Per sandbox, and per agent.')
-  await recorder.command('octroi logs --sandbox demo', { brief: /^/ })
+  await recorder.command('octroi logs --sandbox demo', { brief: 'shipped' })
   await recorder.command('octroi logs --agent api-agent --verdict allow')
   await recorder.command('octroi logs --agent mcp-agent')
-  for (const agent of ['demo-agent', 'api-agent', 'mcp-agent'])
-    await recorder.command(`octroi domains --agent ${agent}`)
+  await recorder.command('octroi domains --agent demo-agent', { brief: 'shipped' })
+  await recorder.command('octroi domains --agent api-agent')
+  await recorder.command('octroi domains --agent mcp-agent')
   recorder.section('9. The chain of events', 'Every event holds the hash of the one before it.')
-  await recorder.command('octroi verify', { brief: /^good/ })
+  await recorder.command('octroi verify')
 }
 
 async function write() {
@@ -158,11 +163,19 @@ async function write() {
     'In a checkout, `octroi` stands for:',
     `\`\`\`sh\nalias octroi='npm run -s octroi --'\nexport OCTROI_CONFIG=tour/octroi.yaml\n\`\`\``,
   ]
-  await writeFile(join(packageDir, 'docs', 'tour.md'), `${[...head, recorder.page()].join('\n\n')}\n`)
+  await writePage(join(packageDir, 'docs', 'tour.md'), [...head, recorder.page()].join('\n\n'))
   const readme = join(packageDir, 'README.md')
-  const text = await readFile(readme, 'utf8')
-  const [before, after] = [text.indexOf(marks.begin), text.indexOf(marks.end)]
-  if (before < 0 || after < before) throw new TypeError('README.md has no place for the recording')
-  const upTo = text.slice(0, before + marks.begin.length)
-  await writeFile(readme, `${upTo}\n\n${recorder.brief()}\n\n${text.slice(after)}`)
+  let text = await readFile(readme, 'utf8')
+  for (const part of marks.parts) {
+    const begin = `<!-- recorded by scripts/tour.js: ${part} -->`
+    const [at, end] = [text.indexOf(begin), text.indexOf(marks.end, text.indexOf(begin))]
+    if (at < 0 || end < at) throw new TypeError(`README.md has no place for the recording: ${begin}`)
+    text = `${text.slice(0, at + begin.length)}\n\n${recorder.brief(part)}\n\n${text.slice(end)}`
+  }
+  await writePage(readme, text)
+}
+
+/** @param {string} path @param {string} text */
+async function writePage(path, text) {
+  await writeFile(path, await format(text, { ...(await resolveConfig(path)), filepath: path }))
 }

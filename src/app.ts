@@ -8,7 +8,7 @@ import { openAdmin, openListeners } from './app/doors.ts'
 import { openFoundation, readConfig, type Foundation } from './app/foundation.ts'
 import { createPlane, type RunningPlane } from './app/plane.ts'
 import { createReach, type Reach } from './app/reach.ts'
-import { createSandboxSockets } from './app/sandbox-sockets.ts'
+import { createSandboxSockets, type SandboxSockets } from './app/sandbox-sockets.ts'
 import { createBroker, type CredentialBroker } from './broker/broker.ts'
 import { loadConfig } from './config/load.ts'
 import { systemClock, type Clock } from './core/clock.ts'
@@ -100,12 +100,7 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   closers.push(() => running.close())
   follow({ holder, foundation, broker, running, log }, closers)
   const trust = await publishTrust({ holder, foundation, reach: reach.current() })
-  const sockets = createSandboxSockets({
-    plane: running.plane,
-    folder: join(holder.config().stateFolder, 'sockets'),
-    snapshot: () => holder.current(),
-  })
-  closers.push(() => sockets.close())
+  const sockets = openSockets({ holder, running }, closers)
   const lifecycle = lifecycleOf({ foundation, holder, broker, clock })
   const attachments = createAttachments({
     clock,
@@ -254,6 +249,19 @@ function publishTrust(parts: { holder: Holder; foundation: Foundation; reach: Re
       ...parts.reach.extraRoots,
     ],
   })
+}
+
+function openSockets(
+  { holder, running }: { holder: Holder; running: RunningPlane },
+  closers: Closers,
+): SandboxSockets {
+  const sockets = createSandboxSockets({
+    plane: running.plane,
+    folder: join(holder.config().stateFolder, 'sockets'),
+    snapshot: () => holder.current(),
+  })
+  closers.push(() => sockets.close())
+  return sockets
 }
 
 function lifecycleOf(parts: {

@@ -26,7 +26,10 @@ export function serverCommand({ configFile, isIsolated }, checkout = packageDir)
     return { command: 'node', args: [octroi, 'run', ...config, ...sandbox, '--ro', modules, '--', ...start] }
   // Node follows proxy variables from 24 on; an older one would go straight out.
   const env = [process.execPath, octroi, 'env', ...config, ...sandbox].join(' ')
-  return { command: 'sh', args: ['-c', `eval "$(${env})"; exec ${process.execPath} ${start.slice(1).join(' ')}`] }
+  return {
+    command: 'sh',
+    args: ['-c', `eval "$(${env})"; exec ${process.execPath} ${start.slice(1).join(' ')}`],
+  }
 }
 
 /**

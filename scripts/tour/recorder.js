@@ -14,8 +14,8 @@ const shownPorts = { proxy: 18080, admin: 18081, upstream: 18443 }
 export class Recorder {
   /** @type {string[]} */
   #page = []
-  /** @type {string[]} */
-  #brief = []
+  /** Lines for the README: what a reader can do with the shipped configuration, and what only the tour has. */
+  #brief = { shipped: /** @type {string[]} */ ([]), swap: /** @type {string[]} */ ([]) }
 
   /** @param {Stage} stage */
   constructor(stage) {
@@ -34,31 +34,31 @@ export class Recorder {
     if (text !== '') this.#page.push(text)
   }
 
-  /** @param {string} language @param {string} text */
-  block(language, text) {
+  /** @param {string} language @param {string} text @param {'shipped' | 'swap'} [brief] */
+  block(language, text, brief) {
     const shown = this.clean(text).trimEnd()
     process.stdout.write(`${shown}\n`)
+    if (brief !== undefined) this.#brief[brief].push(shown)
     this.#page.push(`\`\`\`${language}\n${shown}\n\`\`\``)
   }
 
   /**
    * Runs a command line as it will be read, in the root of the checkout, and keeps it with its output. `want` is the exit
-   * code; another one ends the tour. `brief` chooses the lines for the README.
+   * code; another one ends the tour. `brief` says where in the README it goes, and `only` which of its lines.
    * @param {string} line
-   * @param {{ want?: number, brief?: RegExp, shown?: RegExp }} [options]
+   * @param {{ want?: number, brief?: 'shipped' | 'swap', only?: RegExp }} [options]
    * @returns {Promise<string>}
    */
-  async command(line, { want = 0, brief, shown = /^/ } = {}) {
-    process.stdout.write(`$ ${line}\n`)
+  async command(line, { want = 0, brief, only = /^/ } = {}) {
+    const shownLine = this.clean(line)
+    process.stdout.write(`$ ${shownLine}\n`)
     const { code, output } = await this.#run(line)
-    const lines = this.clean(output)
-      .trimEnd()
-      .split('\n')
-      .filter((each) => shown.test(each))
+    const lines = this.clean(output).trimEnd().split('\n')
     process.stdout.write(`${lines.join('\n')}\n`)
     if (code !== want) throw new TypeError(`exit code ${code}, not ${want}: ${line}\n${output}`)
-    this.#page.push(['```console', `$ ${line}`, ...lines, '```'].join('\n'))
-    if (brief !== undefined) this.#brief.push(`$ ${line}`, ...lines.filter((each) => brief.test(each)))
+    this.#page.push(['```console', `$ ${shownLine}`, ...lines, '```'].join('\n'))
+    if (brief !== undefined)
+      this.#brief[brief].push(`$ ${shownLine}`, ...lines.filter((each) => only.test(each)))
     return output
   }
 
@@ -108,9 +108,9 @@ export class Recorder {
     return this.#page.join('\n\n')
   }
 
-  /** What the README shows. */
-  brief() {
-    return ['```console', ...this.#brief, '```'].join('\n')
+  /** @param {'shipped' | 'swap'} part */
+  brief(part) {
+    return ['```console', ...this.#brief[part], '```'].join('\n')
   }
 }
 

@@ -4,7 +4,7 @@ import type { Lifecycle } from '../identity/lifecycle-model.ts'
 /** A part of the broker that must work before it serves. */
 export type Part = 'store' | 'ca' | 'policy' | 'listeners' | 'audit'
 
-/** What `octroi` and the web UI show of a running broker; JSON as it is printed. */
+/** What `octroi` shows of a running broker; JSON as it is printed. */
 export interface BrokerStatus {
   /** Snapshot hash, as in events. */
   readonly policy: string

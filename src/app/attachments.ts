@@ -14,6 +14,7 @@ export interface Attachments {
   close(): void
 }
 
+/** What attachments are counted with. */
 export interface AttachmentsOptions {
   readonly clock: Clock
   /** How long a private broker waits for a run before it ends, `ms`; `undefined` for a broker that never does. */
@@ -22,6 +23,7 @@ export interface AttachmentsOptions {
   readonly isBusy: () => boolean
 }
 
+/** Counts runs; the idle time of a private broker begins at once. */
 export function createAttachments({ clock, idleExitMs, isBusy }: AttachmentsOptions): Attachments {
   const idle = Promise.withResolvers<void>()
   let count = 0

@@ -1,4 +1,5 @@
 import { readFileSync, readdirSync, readlinkSync } from 'node:fs'
+import { basename } from 'node:path'
 
 /** `name (process N)` of whoever listens on a local TCP port, as far as `/proc` tells; `undefined` elsewhere. */
 export function holderOf(port: number): string | undefined {
@@ -29,10 +30,16 @@ function processWith(inode: string): string | undefined {
       const holds = readdirSync(`/proc/${pid}/fd`).some(
         (fd) => readlinkSync(`/proc/${pid}/fd/${fd}`) === `socket:[${inode}]`,
       )
-      if (holds) return `${readFileSync(`/proc/${pid}/comm`, 'utf8').trim()} (process ${pid})`
+      if (holds) return `${nameOf(pid)} (process ${pid})`
     } catch {
       // The process ended, or is another user's.
     }
   }
   return undefined
+}
+
+/** By its command line: Node names its main thread, and with it the process, `MainThread`. */
+function nameOf(pid: string): string {
+  const [program = ''] = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')
+  return basename(program) || readFileSync(`/proc/${pid}/comm`, 'utf8').trim()
 }

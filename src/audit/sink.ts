@@ -16,7 +16,7 @@ const gatherMs = 20
 /** From this many on it is written without waiting for more. */
 const gatherEvents = 256
 /** A store that has not answered for so long is down, `ms`. */
-const answerWithinMs = 800
+const answerWithinMs = 5_000
 const retryEveryMs = 500
 const closeWithinMs = 5_000
 const walWarningEveryMs = 3_600_000

@@ -64,7 +64,9 @@ function destinationText(event: LoggedEvent): string | undefined {
 
 function reasonText(event: LoggedEvent): string {
   const end = event.isOpen === true ? 'open' : event.end
-  const parts = [event.reason, end === 'complete' ? undefined : end]
+  // The reason of a refusal says more than its end: `dns_failed` tells that the upstream failed, and how.
+  const isSaid = end === 'complete' || (event.verdict === 'deny' && end === 'upstream_failed')
+  const parts = [event.reason, isSaid ? undefined : end]
   const count = event.count === undefined ? '' : ` x${event.count}`
   return `${parts.filter((part) => part !== undefined).join(',')}${count}`
 }

@@ -9,6 +9,7 @@ import type { Io } from './io.ts'
 import type { Installation } from './offline.ts'
 import { BrokenOff } from './remote.ts'
 import type { RemoteBroker } from './remote.ts'
+import { stateTakenExit } from './serve.ts'
 import { printable } from './table.ts'
 
 /** How long a private broker may need until it answers, `ms`. */
@@ -18,9 +19,6 @@ const askEveryMs = 50
 const usualIdleExit = '30s'
 const logBytes = 1024 * 1024
 const tailLines = 8
-
-/** Exit code of `serve --private` when another process has the state folder: EX_TEMPFAIL of sysexits.h. */
-export const stateTakenExit = 75
 
 /** Who starts it. */
 export interface Caller {

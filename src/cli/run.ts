@@ -53,6 +53,12 @@ export function registerRun(deps: RunDeps): Register {
       .argument('<command>', 'the command')
       .argument('[args...]', 'its arguments')
       .passThroughOptions()
+      .addHelpText(
+        'after',
+        '\nWhere no broker runs, the first run starts one for itself and for the others; it ends 30 s after the last\n' +
+          '(OCTROI_IDLE_EXIT=2m: after two minutes), logs to private-broker.log in the state folder, and has the\n' +
+          'environment of the run that started it.',
+      )
       .action(
         context.run(async (command: string, args: readonly string[], options: RunOptions) => {
           try {

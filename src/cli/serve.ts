@@ -5,9 +5,9 @@ import { OperatorError } from '../core/errors.ts'
 import { StateTaken } from '../store/sqlite-lock.ts'
 import type { Io, Register } from './io.ts'
 import { durationOption } from './lifecycle-access.ts'
-import { stateTakenExit } from './private-broker.ts'
-import { createRemote } from './remote.ts'
 
+/** Exit code of `serve --private` when another process has the state folder: EX_TEMPFAIL of sysexits.h. */
+export const stateTakenExit = 75
 /** Signals of one key press may come twice (terminal and npm); only a later one means "now", `ms`. */
 const repeatMs = 1_000
 /** How long a private broker that hands over may need to end, `ms`. */
@@ -94,6 +94,7 @@ async function start(options: AppOptions): Promise<App> {
 
 /** Asks a private broker to end; says who has the state folder when it cannot. */
 async function takeOver(taken: StateTaken, configPath: string): Promise<void> {
+  const { createRemote } = await import('./remote.ts')
   const remote = createRemote({ stateFolder: taken.folder, configPath })
   // An older broker, or one that is starting or stopping.
   const status = await remote.status().catch(() => undefined)

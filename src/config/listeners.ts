@@ -18,8 +18,12 @@ export function parseEndpoint(text: string): Parsed<Endpoint> {
   const anyPort = text.endsWith(':0')
   const parsed = parseAuthority(anyPort ? `${text.slice(0, -1)}1` : text)
   if (!parsed.ok) {
-    const bare = /^[1-9]\d{0,4}$/.test(text) ? `127.0.0.1:${text}` : undefined
-    return refuse(`\`${text.slice(0, 80)}\` is not ADDRESS:PORT`, bare)
+    const isBare = /^[1-9]\d{0,4}$/.test(text)
+    const why = isBare ? 'has no address' : parsed.problem
+    return refuse(
+      `\`${text.slice(0, 80)}\` is not ADDRESS:PORT; it ${why}`,
+      isBare ? `127.0.0.1:${text}` : undefined,
+    )
   }
   const { host, port, ip } = parsed.destination
   const shown = anyPort ? 0 : port

@@ -30,7 +30,7 @@ export type ProxyListener =
       readonly identity: boolean
     }
 
-/** Where the admin API and the web UI listen. */
+/** Where the admin API listens. */
 export interface AdminListener {
   /** Loopback IP literal. */
   readonly host: string

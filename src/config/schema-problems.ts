@@ -114,10 +114,12 @@ function describe(
       if (given === undefined) return { message: `is missing` }
       return {
         message: `expected ${schema?.description ?? nouns[issue.expected] ?? issue.expected}, not ${nounFor(given)}`,
+        suggestion: rewritten(issue.expected, given, String(path.at(-1))),
       }
     case 'invalid_value': {
       const values = issue.values.map(String)
-      if (given === undefined) return { message: `is missing: ${values.join(' or ')}` }
+      if (given === undefined)
+        return { message: `is missing; write \`${String(path.at(-1))}: ${values.join('|')}\`` }
       const suggestion = typeof given === 'string' ? nearest(given, values) : undefined
       return { message: `expected ${values.length === 1 ? '' : 'one of '}${values.join(', ')}`, suggestion }
     }
@@ -132,6 +134,17 @@ function describe(
     default:
       return { message: issue.message }
   }
+}
+
+/** Lists in which nobody keeps a secret, so that what was written may be shown. */
+const plainLists = new Set(['access', 'addresses', 'methods', 'paths', 'ports'])
+
+/** The same value in the kind that is wanted: one in brackets for a list, a number without its quotes. */
+function rewritten(expected: string, given: unknown, key: string): string | undefined {
+  const isOne = typeof given === 'string' || typeof given === 'number'
+  if (expected === 'array' && isOne && plainLists.has(key)) return `[${given}]`
+  const isNumber = expected === 'number' || expected === 'int'
+  return isNumber && typeof given === 'string' && /^[1-9]\d{0,8}$/.test(given) ? given : undefined
 }
 
 const formats: Readonly<Record<string, string>> = {

@@ -58,13 +58,17 @@ export function limitAcceptEncoding(value: string | undefined): string {
  * A decoder for the value of Content-Encoding (several fields joined by commas); `identity` if there is nothing to
  * decode, `unreadable` for an unknown coding or more than three.
  */
-export function createDecoder(contentEncoding: string, limits: DecoderLimits = {}): Decoder | 'identity' | 'unreadable' {
+export function createDecoder(
+  contentEncoding: string,
+  limits: DecoderLimits = {},
+): Decoder | 'identity' | 'unreadable' {
   const codings = contentEncoding
     .split(',')
     .map((coding) => coding.trim().toLowerCase())
     .filter((coding) => coding !== '' && coding !== 'identity')
   if (codings.length === 0) return 'identity'
-  if (codings.length > deepestStack || codings.some((coding) => !decodableCodings.includes(coding))) return 'unreadable'
+  if (codings.length > deepestStack || codings.some((coding) => !decodableCodings.includes(coding)))
+    return 'unreadable'
   return new StackDecoder(codings.toReversed(), limits)
 }
 
@@ -226,7 +230,8 @@ class Stage {
   #check(): void {
     if (this.#failure !== undefined) throw this.#failure
     // A stream that has ended took no byte behind the end of its data.
-    if (this.#hasEnded && this.#received > (this.#stream?.bytesWritten ?? 0)) throw new Refusal('unreadable_encoding')
+    if (this.#hasEnded && this.#received > (this.#stream?.bytesWritten ?? 0))
+      throw new Refusal('unreadable_encoding')
   }
 
   #taken(): Uint8Array {

@@ -10,6 +10,7 @@ import { bodyOf, type Body } from './body.ts'
 import { ClientGone, type ClientConnection } from './connection.ts'
 import { NoResponse, forward, type Incoming } from './forward.ts'
 import { Informant } from './informant.ts'
+import { loggablePath } from './log-path.ts'
 import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
 import { problemRefusal, readRequest, type ClientRequest } from './request.ts'
@@ -58,6 +59,7 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
   try {
     const request = understand(story, head)
     const who = whoAsks(client, head, { snapshot, record })
+    record.path = loggablePath(plane.patterns(who.sandbox.tenant), request.path)
     refuseUnready(story)
     const cleared = admitRequest({ plane, snapshot, who, record }, request, (release) =>
       releases.push(release),
@@ -90,7 +92,6 @@ function understand({ client, snapshot, record }: Story, head: RequestHead): Cli
     const request = readRequest(head, client.tunnel)
     record.destination = request.destination
     record.scheme = request.scheme
-    record.path = request.path
     if (client.tunnel?.isMisdirected === true) throw new Refusal('authority_mismatch')
     return request
   } catch (error) {

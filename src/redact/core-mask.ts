@@ -6,7 +6,8 @@ export function coreMask(value: string): Uint8Array {
   const mask = new Uint8Array(value.length).fill(1)
   const exclude = (from: number, to: number): void => void mask.fill(0, from, to)
   if (value.includes('-----BEGIN ')) excludeArmour(value, exclude)
-  else if (!excludeJwtHeader(value, exclude) && !excludeUrlParts(value, exclude)) excludePrefix(value, exclude)
+  else if (!excludeJwtHeader(value, exclude) && !excludeUrlParts(value, exclude))
+    excludePrefix(value, exclude)
   return mask
 }
 
@@ -62,7 +63,8 @@ function excludeUrlParts(value: string, exclude: Exclude): boolean {
 }
 
 /** Prefixes of token formats that are long enough to be taken for a part of a value. */
-const formatPrefixes = /^(?:sk-ant-[a-z]+\d\d-|github_pat_11|sk-svcacct-|sk-or-v1-|xox[a-z]\.xox[a-z]-\d-|sk_(?:live|test)_|shp[a-z]{2}_)/
+const formatPrefixes =
+  /^(?:sk-ant-[a-z]+\d\d-|github_pat_11|sk-svcacct-|sk-or-v1-|xox[a-z]\.xox[a-z]-\d-|sk_(?:live|test)_|shp[a-z]{2}_)/
 
 function excludePrefix(value: string, exclude: Exclude): void {
   exclude(0, formatPrefixes.exec(value)?.[0].length ?? 0)

@@ -17,7 +17,7 @@ const longestEntity = 12
 const longestEscape = 512
 
 /** How often an escape may be escaped again (JSON in JSON, percent in percent). */
-export const deepest = 4
+export const deepest = 3
 
 const cacheRow = 32
 const cacheSize = cacheRow * (deepest + 1)
@@ -27,10 +27,9 @@ const backslash = 0x5c
 const ampersand = 0x26
 
 const simpleEscapes = new Map<number, number>(
-  Object.entries({ n: 10, r: 13, t: 9, b: 8, f: 12, '"': 34, "'": 39, '/': 47, '\\': 92 }).map(([name, code]) => [
-    name.charCodeAt(0),
-    code,
-  ]),
+  Object.entries({ n: 10, r: 13, t: 9, b: 8, f: 12, '"': 34, "'": 39, '/': 47, '\\': 92 }).map(
+    ([name, code]) => [name.charCodeAt(0), code],
+  ),
 )
 
 const entities = new Map<string, number>(
@@ -202,7 +201,7 @@ export class EscapeReader {
     if (first === incomplete) return incomplete
     if (codeOf(first) !== 0x23 && !isLetter(codeOf(first))) return lower
     let text = ''
-    for (let atom = first; text.length < longestEntity && size <= longestEscape; ) {
+    for (let atom = first; text.length < longestEntity && size <= longestEscape;) {
       size += sizeOf(atom)
       const code = codeOf(atom)
       if (code === 0x3b) {
@@ -227,22 +226,40 @@ const plainEscapes: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => {
 })
 
 /**
- * The most frequent escapes read without ado: one level deep, and no opener of an escape again. 0 for all others, which
- * `EscapeReader.read` reads.
+ * The most frequent escapes read without ado: one level deep, and no opener of an escape again; openers that open
+ * nothing stand for themselves. 0 for all others, which `EscapeReader.read` reads.
  */
 export function readPlain(source: Uint8Array, at: number): number {
   const byte = source[at] ?? 0
-  const next = source[at + 1] ?? 0
-  if (byte === backslash) {
-    const code = plainEscapes[next] ?? 0
-    return code === 0 ? 0 : pack(2, code)
-  }
-  if (byte !== percentSign || at + 2 >= source.length) return 0
-  const high = hexValue(next)
-  if (high < 0) return opensEscape(next) ? 0 : pack(1, percentSign)
-  const low = hexValue(source[at + 2] ?? 0)
+  const next = source[at + 1] ?? percentSign
+  if (opensEscape(next)) return 0
+  if (byte === percentSign) return plainPercent(source, at)
+  if (byte === ampersand) return next === 0x23 || isLetter(next) ? 0 : pack(1, ampersand)
+  const code = plainEscapes[next] ?? 0
+  if (code !== 0) return pack(2, code)
+  if (next === 0x75) return plainUnicode(source, at)
+  return next === 0x78 || simpleEscapes.has(next) ? 0 : pack(1, backslash)
+}
+
+function plainPercent(source: Uint8Array, at: number): number {
+  const high = hexValue(source[at + 1] ?? 0)
+  if (high < 0) return pack(1, percentSign)
+  const last = source[at + 2] ?? percentSign
+  const low = hexValue(last)
+  if (low < 0) return opensEscape(last) ? 0 : pack(1, percentSign)
   const code = high * 16 + low
-  return low < 0 || code >= 0x80 || opensEscape(code) ? 0 : pack(3, code)
+  return code >= 0x80 || opensEscape(code) ? 0 : pack(3, code)
+}
+
+function plainUnicode(source: Uint8Array, at: number): number {
+  let code = 0
+  for (let i = 2; i < 6; i++) {
+    const nibble = hexValue(source[at + i] ?? 0)
+    if (nibble < 0) return 0
+    code = code * 16 + nibble
+  }
+  const isSurrogate = code >= 0xd800 && code <= 0xdfff
+  return isSurrogate || opensEscape(code) ? 0 : pack(6, code)
 }
 
 function entityCode(text: string): number | undefined {

@@ -101,7 +101,7 @@ class Finder {
     const lane = this.#lane
     const size = run.to - run.from
     const source = lane.sourceOf(run.place)
-    const isPlain = lane.sourceOf(run.place + size - 1) - source === size - 1
+    const isPlain = lane.sourceEndOf(run.place + size - 1) - source === size
     let from = run.from
     for (let i = 0; i <= size; i++) {
       const byte = i === size ? -1 : isPlain ? lane.byteAt(source + i) : lane.exactAt(run.place + i)

@@ -26,8 +26,10 @@ export function isOpen(match: Match, lane: Lane): boolean {
 
 /** Start of the character before a base64 value, some bits of which stay; the region's own start if none do. */
 export function neighbourStart(region: Region, lane: Lane): number {
-  const first = region.matches.find(({ from, needle, start }) => from === 0 && needle.lead > 0 && start >= region.from)
-  if (first === undefined || first.placeStart <= 0 || lane.hasBreakAt(first.placeStart)) return region.start
+  const first = region.matches.find(
+    ({ from, needle, start }) => from === 0 && needle.lead > 0 && start >= region.begin,
+  )
+  if (first === undefined || first.placeStart <= 0 || lane.hasBreakAt(first.placeStart)) return region.begin
   return lane.sourceOf(first.placeStart - 1)
 }
 
@@ -106,7 +108,10 @@ export function outerGramsOf(needles: readonly Needle[]): { outerGrams: Set<numb
     for (let place = 0; place + gramSize <= text.length; place++) {
       if (isNear[place] === 1) outerGrams.add(gramHash(view, place))
     }
-    longestOuter = Math.max(longestOuter, isNear.reduce((sum, flag) => sum + flag, 0))
+    longestOuter = Math.max(
+      longestOuter,
+      isNear.reduce((sum, flag) => sum + flag, 0),
+    )
   }
   return { outerGrams, longestOuter }
 }

@@ -1,4 +1,13 @@
-import { bytesOf, codeOf, deepest, EscapeReader, incomplete, opensEscape, readPlain, sizeOf } from './escapes.ts'
+import {
+  bytesOf,
+  codeOf,
+  deepest,
+  EscapeReader,
+  incomplete,
+  opensEscape,
+  readPlain,
+  sizeOf,
+} from './escapes.ts'
 import { fold, folded, foldedPairs } from './folding.ts'
 
 const nul = 0x00

@@ -67,7 +67,10 @@ function textVariants(text: string): Uint8Array[] {
 
 /** Hexadecimal, UUID and base32 values, which many programs print in the other case. */
 const isCaseBlind = (text: string): boolean =>
-  /^[\da-f-]+$/.test(text) || /^[\dA-F-]+$/.test(text) || /^[A-Z2-7]+=*$/.test(text) || /^[a-z2-7]+=*$/.test(text)
+  /^[\da-f-]+$/.test(text) ||
+  /^[\dA-F-]+$/.test(text) ||
+  /^[A-Z2-7]+=*$/.test(text) ||
+  /^[a-z2-7]+=*$/.test(text)
 
 function byteVariants(text: string): Uint8Array[] {
   const variants = new Set([text])

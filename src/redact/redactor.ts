@@ -80,16 +80,21 @@ class StreamRedactor implements Redactor {
     const { lane, regionLimit } = this.#patterns
     lane.fill(source, isFinal)
     const matches = findMatches(this.#patterns, lane)
-    const regions = matches.length === 0 ? [] : regionsOf(matches, lane, { done: this.#done, limit: regionLimit })
+    const regions =
+      matches.length === 0 ? [] : regionsOf(matches, lane, { done: this.#done, limit: regionLimit })
     const open = isFinal ? source.length : openStart(this.#patterns, lane)
     const { keep, write } = isFinal ? { keep: open, write: open } : this.#keepFrom(regions, open)
-    const closed = regions.filter(({ start }) => start < write)
+    const closed = regions.filter(({ begin }) => begin < write)
     const output = this.#write(closed, source, write)
     this.#held = new Uint8Array(source.subarray(keep))
     this.#done -= keep
     if (!isFinal && this.#held.length > longestRescan) {
       const tail = this.#held.subarray(lane.tail - keep)
-      this.#continuation.start(matches.filter(({ placeEnd }) => placeEnd === lane.length), tail, lane.endsInBreak)
+      this.#continuation.start(
+        matches.filter(({ placeEnd }) => placeEnd === lane.length),
+        tail,
+        lane.endsInBreak,
+      )
     }
     return output
   }
@@ -100,12 +105,12 @@ class StreamRedactor implements Redactor {
     let write = open
     let next: Region | undefined
     for (const region of regions.toReversed()) {
-      const isJoinable = next === undefined || next.to - region.start <= this.#patterns.regionLimit
+      const isJoinable = next === undefined || next.to - region.begin <= this.#patterns.regionLimit
       const mayGrow = region.to > write || (region.whole === undefined && region.to === write && isJoinable)
       if (!mayGrow && !region.matches.some((match) => isOpen(match, this.#patterns.lane))) continue
       const neighbour = neighbourStart(region, this.#patterns.lane)
-      keep = Math.min(keep, region.from, neighbour)
-      write = Math.min(write, Math.max(region.start, this.#done), neighbour)
+      keep = Math.min(keep, region.heldFrom, neighbour)
+      write = Math.min(write, region.begin, neighbour)
       next = region
     }
     return { keep, write }

@@ -5,9 +5,11 @@ import type { Lane } from './lane.ts'
 export interface Region {
   readonly start: number
   readonly end: number
-  /** Extent of its matches: before `start` and behind `end` by less than a match, or where it was cut for its length. */
-  readonly from: number
+  /** Extent of its matches, which stick out of a whole value by less than a match, behind what is already written. */
+  readonly begin: number
   readonly to: number
+  /** Offset from which the source is needed to find it again. */
+  readonly heldFrom: number
   readonly matches: readonly Match[]
   /** The whole value that it is; undefined for parts and overlaps. */
   readonly whole: Match | undefined
@@ -27,7 +29,7 @@ export function regionsOf(
   lane: Lane,
   bounds: { done: number; limit: number },
 ): Region[] {
-  const sorted = matches.length === 1 ? matches : matches.toSorted((a, b) => a.start - b.start || b.end - a.end)
+  const sorted = matches.length === 1 ? matches : matches.toSorted(inOrder)
   const regions: Region[] = []
   let group: Match[] = []
   let start = 0
@@ -53,25 +55,43 @@ export function regionsOf(
   return regions
 }
 
+/** Whole values before parts that begin with them: the result may not depend on the order in which they were found. */
+const inOrder = (a: Match, b: Match): number =>
+  a.start - b.start ||
+  Number(isWhole(b)) - Number(isWhole(a)) ||
+  b.end - a.end ||
+  b.needle.size - a.needle.size
+
 function region(matches: Match[], lane: Lane, bounds: { start: number; end: number }): Region {
   const { start, end } = bounds
-  const from = matches.reduce((least, { heldFrom }) => Math.min(least, heldFrom), start)
+  const heldFrom = matches.reduce((least, match) => Math.min(least, match.heldFrom), start)
   let whole: Match | undefined
   for (const match of matches) {
     const isClose = match.start - start < shortestRest && end - match.end < shortestRest
     if (!isWhole(match) || match.start < start || !isClose) continue
     if (whole === undefined || preference(match, whole, lane) < 0) whole = match
   }
-  return { start: whole?.start ?? start, end: whole?.end ?? end, from, to: end, matches, whole }
+  return {
+    start: whole?.start ?? start,
+    end: whole?.end ?? end,
+    begin: start,
+    to: end,
+    heldFrom,
+    matches,
+    whole,
+  }
 }
 
 /**
- * Longest value first. One value may be read from several starts, as the backslash before it may be a part of it or not:
- * the last start leaves most of the text, but half an escape must not be left.
+ * Longest value first, then one that begins with a character as it is read, not inside an escape. Inside, the backslash
+ * before it may be a part of it or not: the last start leaves most of the text, but half an escape must not be left.
  */
 function preference(a: Match, b: Match, lane: Lane): number {
   const byLength = b.needle.exact.length - a.needle.exact.length
-  return byLength || oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
+  const byPlace = Number(a.start > a.heldFrom) - Number(b.start > b.heldFrom)
+  if (byLength !== 0 || byPlace !== 0) return byLength || byPlace
+  if (a.start === a.heldFrom) return a.start - b.start
+  return oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
 }
 
 function oddBackslashes({ heldFrom, start }: Match, lane: Lane): number {

@@ -38,7 +38,8 @@ export function replacementOf(
   texts: { text: string | undefined; marker: string },
 ): Replacement {
   const { start, end, whole, matches } = region
-  const form = matches.every(({ needle }) => needle.form === matches[0]?.needle.form) && matches[0]?.needle.form
+  const form =
+    matches.every(({ needle }) => needle.form === matches[0]?.needle.form) && matches[0]?.needle.form
   const text = texts.text ?? texts.marker
   if (form === 'base64') {
     const exact = whole === undefined ? undefined : wholeBase64(whole, source, { text, marker: texts.marker })
@@ -77,7 +78,9 @@ function wholeBase64(
   if (goesOn && rightBits > 0) pushBits(bits, right & ((1 << (6 - rightBits)) - 1), 6 - rightBits)
   while (bits.length % 6 !== 0) bits.push(0)
   const body = sextetText(bits)
-  const padding = goesOn ? { text: '', places: 0 } : paddingOf({ lane, behind, rightBits }, lead + body.length)
+  const padding = goesOn
+    ? { text: '', places: 0 }
+    : paddingOf({ lane, behind, rightBits }, lead + body.length)
   const last = behind + padding.places - 1
   const stretch = { start: left.start, end: lane.sourceEndOf(last) }
   return { bytes: styled(body + padding.text, source, stretch), ...stretch }
@@ -137,7 +140,8 @@ function paddingOf(
 function partialBase64(matches: readonly Match[], marker: string): string {
   const first = matches[0]
   const last = matches.reduce((a, b) => (b.end > a.end ? b : a), matches[0] ?? neverEmpty())
-  const phase = (match: Match, offset: number): number => (Math.ceil((8 * match.needle.lead) / 6) + offset) % 4
+  const phase = (match: Match, offset: number): number =>
+    (Math.ceil((8 * match.needle.lead) / 6) + offset) % 4
   const startPhase = first === undefined ? 0 : phase(first, first.from)
   const filled = marker.padEnd(Math.ceil(marker.length / 3) * 3, '.')
   return (

@@ -29,7 +29,8 @@ export function findInEscapes(searched: Searched, lane: Lane, matches: Match[]):
     const end = at + (escapes[i + 2] ?? 0)
     const behind = escapes[i + 3] ?? 0
     for (let from = Math.max(at + 1, end - longestHead); from < end; from++) {
-      if (hasWholes || seams.mayBegin(from, end, behind)) seams.begin(from, { at, end, place: escapes[i] ?? 0, behind })
+      if (hasWholes || seams.mayBegin(from, end, behind))
+        seams.begin(from, { at, end, place: escapes[i] ?? 0, behind })
     }
     if (searched.hasOpenTail) seams.ends({ at, end, place: escapes[i] ?? 0, behind })
   }
@@ -82,7 +83,8 @@ class Seams {
     if (head === undefined || head.length === 0) return
     for (const needle of this.#searched.wholes) this.#matchHead(needle, 0, { ...seam, from, head })
     if (length - seam.behind < gramSize - head.length) return
-    for (let i = 0; i < gramSize; i++) this.#gram[i] = fold(head[i] ?? text[seam.behind + i - head.length] ?? 0)
+    for (let i = 0; i < gramSize; i++)
+      this.#gram[i] = fold(head[i] ?? text[seam.behind + i - head.length] ?? 0)
     this.#eachEntry((owner, position) => this.#followHead({ ...seam, from, head, owner, position }))
   }
 
@@ -109,10 +111,13 @@ class Seams {
     }
   }
 
-  #followHead(found: Seam & { from: number; head: readonly number[]; owner: number; position: number }): void {
+  #followHead(
+    found: Seam & { from: number; head: readonly number[]; owner: number; position: number },
+  ): void {
     const { index } = this.#searched
     const needle = index.needles[found.owner]
-    if (needle !== undefined) this.#matchHead(needle, found.position - (index.starts[found.owner] ?? 0), found)
+    if (needle !== undefined)
+      this.#matchHead(needle, found.position - (index.starts[found.owner] ?? 0), found)
   }
 
   #matchHead(needle: Needle, first: number, found: Seam & { from: number; head: readonly number[] }): void {
@@ -178,10 +183,17 @@ class Seams {
     this.#eachEntry((owner, position) => this.#followTail({ ...tail, owner, position }))
   }
 
-  #followTail(found: { owner: number; position: number; bytes: readonly number[]; to: number; place: number }): void {
+  #followTail(found: {
+    owner: number
+    position: number
+    bytes: readonly number[]
+    to: number
+    place: number
+  }): void {
     const { index } = this.#searched
     const needle = index.needles[found.owner]
-    if (needle !== undefined && found.position + gramSize === index.ends[found.owner]) this.#matchTail(needle, found)
+    if (needle !== undefined && found.position + gramSize === index.ends[found.owner])
+      this.#matchTail(needle, found)
   }
 
   #matchTail(needle: Needle, found: { bytes: readonly number[]; to: number; place: number }): void {
@@ -197,6 +209,15 @@ class Seams {
     if (!isEchoed(needle, from, size)) return
     const placeStart = place - count + bytes.length
     const start = this.#lane.sourceOf(placeStart)
-    this.#matches.push({ start, heldFrom: start, end: found.to, needle, from, to: size, placeStart, placeEnd: place })
+    this.#matches.push({
+      start,
+      heldFrom: start,
+      end: found.to,
+      needle,
+      from,
+      to: size,
+      placeStart,
+      placeEnd: place,
+    })
   }
 }

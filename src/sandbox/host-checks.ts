@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { X509Certificate } from 'node:crypto'
 import { readFile, readdir, stat } from 'node:fs/promises'
 import { connect } from 'node:net'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { TrustFiles } from './bundle.ts'
 import type { Check } from './check.ts'
 import { findProgram } from './mounts.ts'
@@ -20,10 +20,7 @@ export function checkNode(version: string): Check {
   return { status: major >= 24 ? 'PASS' : 'FAIL', name: 'node', detail: `${version}, wants 24 or later` }
 }
 
-// The certificate of the CA is for everyone to read; its key is another file.
-const publicFiles = /^ca(?:\.previous)?\.pem$/
-
-/** Is the state folder, with every file in it but certificates, for its owner alone? */
+/** Is the state folder, with every file in it, for its owner alone? */
 export async function checkStateFolder(folder: string): Promise<Check> {
   const name = 'state folder'
   try {
@@ -33,8 +30,7 @@ export async function checkStateFolder(folder: string): Promise<Check> {
       // A file of the store may be gone between the list and the look; the broker is running.
       const found = await stat(path).catch(() => undefined)
       if (found === undefined) continue
-      const forbidden = publicFiles.test(basename(path)) ? 0o033 : 0o077
-      if ((found.mode & forbidden) !== 0) open.push(`${path} has mode ${(found.mode & 0o777).toString(8)}`)
+      if ((found.mode & 0o077) !== 0) open.push(`${path} has mode ${(found.mode & 0o777).toString(8)}`)
       if (process.getuid !== undefined && found.uid !== process.getuid())
         open.push(`${path} has another owner`)
     }

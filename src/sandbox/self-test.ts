@@ -246,15 +246,16 @@ async function reflectOnce(
 ) {
   const url = to.url.replaceAll('{form}', form)
   const { answer, body } = await get(url, { [to.header.name]: to.header.value, 'x-octroi-doctor': to.nonce })
-  const readable = withDecodedBase64(body)
+  const readable = withDecodedBase64(withDecodedBase64(body))
   if (answer.phrase.startsWith('octroi credential_in_response'))
     report('PASS', name, 'the answer was withheld')
   else if (answer.status !== 200) report('SKIP', name, `${url}: ${shown(answer)}`)
   else if (!readable.includes(to.nonce))
     report('MISS', name, `${url} does not return the request's header fields`)
   else if (readable.includes(to.placeholder)) report('PASS', name, 'came back as the placeholder')
-  else if (to.markers.some((marker) => readable.includes(marker)))
-    report('PASS', name, 'came back as a marker')
+  else if (to.markers.some((each) => readable.includes(each))) report('PASS', name, 'came back as a marker')
+  else if (form === 'base64' && to.header.value.startsWith('Basic '))
+    report('MISS', name, 'base64 of a Basic field is two codings, for which nothing is promised')
   else report('FAIL', name, 'what was sent came back, and not as the placeholder')
 }
 
@@ -280,6 +281,7 @@ function get(url: string, headers: Record<string, string>): Promise<{ answer: An
   })
 }
 
+/** Done twice to what comes back, since a Basic field is base64 already. */
 function withDecodedBase64(text: string): string {
   const runs = text.match(/[A-Za-z0-9+/_-]{24,}/g) ?? []
   const decoded = runs.flatMap((run) =>

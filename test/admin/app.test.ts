@@ -140,6 +140,12 @@ describe('admin API over TCP: door', () => {
 })
 
 describe('admin API: routes', () => {
+  it.each(['/v1/attach', '/v1/handover'])('has %s on the owner-only socket alone', async (url) => {
+    const { app, made } = tcpApp()
+    expect((await inject(app, { method: 'POST', url }, bearer)).statusCode).toBe(404)
+    expect(made.asked).toEqual([])
+  })
+
   it.each(routes.map((route) => [`${route.method} ${route.url}`, route] as const))(
     'does %s with the token, and over the owner-only socket without one',
     async (_name, route) => {

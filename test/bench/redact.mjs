@@ -75,5 +75,6 @@ for (const count of [1, 200, 5000]) {
     'one secret in 4 KB': fill(() => text(4096, `${letters}     `) + secrets[random(count)]),
     'nothing but secrets': fill(() => secrets[random(count)]),
   }
-  for (const [name, bytes] of Object.entries(texts)) console.log(`  ${name.padEnd(26)}${rate(patterns, bytes)}`)
+  for (const [name, bytes] of Object.entries(texts))
+    console.log(`  ${name.padEnd(26)}${rate(patterns, bytes)}`)
 }

@@ -225,9 +225,6 @@ async function outside(spoil: (facts: HostFacts) => Promise<void> = () => Promis
   const stateDir = join(folder, 'state')
   await mkdir(stateDir, { mode: 0o700 })
   await writeFile(join(stateDir, 'seal.key'), '', { mode: 0o600 })
-  // As the broker makes it: a certificate is for everyone to read.
-  await writeFile(join(stateDir, 'ca.pem'), ca.cert)
-  await chmod(join(stateDir, 'ca.pem'), 0o644)
   const listener = createServer()
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
   const address = listener.address()
@@ -265,7 +262,6 @@ describe('octroi doctor', () => {
 
   it.each([
     ['state folder', 'mode 644', (facts: HostFacts) => chmod(join(facts.stateFolder, 'seal.key'), 0o644)],
-    ['state folder', 'mode 666', (facts: HostFacts) => chmod(join(facts.stateFolder, 'ca.pem'), 0o666)],
     ['trust files', 'is missing', (facts: HostFacts) => rm(facts.trust.bundle)],
     ['ca', 'does not hold the CA', (facts: HostFacts) => writeFile(facts.trust.bundle, '')],
   ])('fails when the %s is not in order', async (name, detail, spoil) => {

@@ -71,6 +71,19 @@ function setup(events: readonly AuditEvent[] = seen) {
 }
 
 describe('octroi logs', () => {
+  it.each([
+    ['deny', 'dns_failed', 'upstream_failed', 'dns_failed'],
+    ['deny', 'host_denied', 'complete', 'host_denied'],
+    ['allow', 'access', 'upstream_failed', 'access,upstream_failed'],
+    ['allow', 'rule', 'client_gone', 'rule,client_gone'],
+  ] as const)('says once how a %s for %s with the end %s came out', async (verdict, reason, end, shown) => {
+    const { run } = setup([
+      event('01ARYZ6S43CCCCCCCCCCCCCCCC', { verdict, reason, end, host: 'a.test', status: 502 }),
+    ])
+    const { out } = await run(['logs'])
+    expect(out[1]).toMatch(new RegExp(`  502 +${shown}  `))
+  })
+
   it('shows time, agent, sandbox, verdict, destination, status, reason, access and bytes of each exchange', async () => {
     const { run, writer } = setup()
     const { code, out } = await run(['logs'])

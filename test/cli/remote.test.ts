@@ -19,7 +19,7 @@ async function running() {
     listen: { host: '127.0.0.1', port: 0 },
   })
   onTestFinished(() => server.stop())
-  return { remote: createRemote({ stateFolder: folder, configPath }), made }
+  return { remote: createRemote({ stateFolder: folder, configPath }), made, stop: () => server.stop() }
 }
 
 /** A peer on the socket that is not quite a broker. */
@@ -51,6 +51,30 @@ describe('remote broker', () => {
     expect((await remote.show('s1')).handles).toMatchObject([{ id: handle.id, state: 'revoked' }])
     await remote.destroy('s1')
     expect(await remote.list()).toEqual([])
+  })
+
+  it('attaches a run for as long as it holds on, and tells when the broker ended first', async () => {
+    const { remote, made, stop } = await running()
+    const first = await remote.attach()
+    const second = await remote.attach()
+    expect(made.asked).toEqual(['attach', 'attach'])
+    let isLost = false
+    void first.lost.then(() => (isLost = true))
+    first.release()
+    const detached = () => made.asked.filter((what) => what === 'detach').length
+    await expect.poll(detached).toBe(1)
+    await stop()
+    await second.lost
+    await expect.poll(detached).toBe(2)
+    expect(isLost).toBe(false)
+    expect(await remote.isRunning()).toBe(false)
+  })
+
+  it('counts a broker that is about to end as one that does not run', async () => {
+    const { remote, made } = await running()
+    made.failWith = new OperatorError('about to end')
+    await expect(remote.attach()).rejects.toThrow('the broker is not running')
+    expect(await remote.handOver()).toBe('permanent')
   })
 
   it('asks for the rest of what a broker does', async () => {

@@ -22,7 +22,10 @@ describe('hosts, authorities and what a rule covers', () => {
         '{ host: spliced.good.test, ports: [443], tls: splice, addresses: [127.0.0.0/8] }',
         '{ registry: npm, mode: install, addresses: [127.0.0.0/8] }',
         '{ host: "xn--bcher-kva.test", ports: [443] }',
+        '{ host: fold.good.test, ports: [TLS], addresses: [127.0.0.0/8] }',
       ],
+      edit: (yaml, { tls }) =>
+        yaml.replaceAll('[TLS]', `[${tls}]`).replace('deny: [{ host: blocked.wild.test }]', 'deny: [{ host: blocked.wild.test }, { host: fold.good.test, paths: ["/admin/**"] }]'),
       onRequest: ({ head, body, socket }) => {
         const to = /^GET \/redirect\?to=(\S+)/.exec(head)?.[1]
         if (to !== undefined) socket.write(`HTTP/1.1 302 Found\r\nLocation: ${to}\r\nContent-Length: 0\r\n\r\n`)
@@ -370,6 +373,21 @@ describe('hosts, authorities and what a rule covers', () => {
       for (const path of paths) {
         const client = await bench.tunnel('s1', 'read.good.test')
         await expectRefusedInside(bench, client, { request: inside('read.good.test', `GET ${path}`), status: 400, reason: 'malformed' })
+      }
+    })
+
+    it('a path that is denied stays denied in every spelling that an upstream could fold', async () => {
+      const client = await bench.tunnel('s1', 'fold.good.test')
+      await expectAllowed(bench, client, inside('fold.good.test', 'GET /administrator'))
+      const spellings = ['/admin', '/admin/', '/admin/x', '/ADMIN/x', '/Admin', '/%61dmin/x', '/%2561dmin/x', '/admin;v=1/x', '/admin;', '/;a/admin/x', '//admin/x', '/./admin/x', '/x/../admin/x', '/x/%2e%2e/admin', '/admin%2fx', '/admin%2Fx', '/admin\\x', '/x/..;/admin/x', '/admin%00', '/admin%20', '/admin?x', '/%41DMIN', '/admin/.', '/admin%3bx', '/ad%6Din/..']
+      for (const path of spellings) {
+        const mark = bench.mark()
+        const own = await bench.tunnel('s1', 'fold.good.test')
+        own.write(inside('fold.good.test', `GET ${path}`))
+        const { status } = await own.response()
+        own.destroy()
+        expect([path, [400, 403].includes(status), mark.upstream()]).toEqual([path, true, ''])
+        expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', verdict: 'deny' })
       }
     })
 

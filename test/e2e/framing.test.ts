@@ -270,6 +270,38 @@ describe('framing of HTTP/1.1', () => {
     }
   })
 
+  it('the body of a refused request is dropped, never read as a request', async () => {
+    const login = await bench.broker.auth('s1')
+    const plainHost = `plain.good.test:${bench.plain.port}`
+    const hidden = `GET http://${plainHost}/hidden HTTP/1.1\r\nHost: ${plainHost}\r\n${login}\r\n`
+    const after = hidden.replace('/hidden', '/after')
+    const size = hidden.length.toString(16)
+    const refusedHeads = [
+      `POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n${login}Content-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n${login}Transfer-Encoding: chunked\r\n\r\n${size}\r\n${hidden}\r\n0\r\n\r\n`,
+      `POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n${login}Expect: 100-continue\r\nContent-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `POST http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n${login}Content-Length: ${hidden.length + 100_000}\r\n\r\n${'x'.repeat(100_000)}${hidden}`,
+      `POST http://${plainHost}/ HTTP/1.1\r\nHost: ${plainHost}\r\nContent-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `TRACE http://${plainHost}/ HTTP/1.1\r\nHost: ${plainHost}\r\n${login}Content-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `POST http://${plainHost}/ HTTP/1.1\r\nHost: ${plainHost}\r\n${login}Upgrade: websocket\r\nContent-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n${login}Content-Length: ${hidden.length}\r\n\r\n${hidden}`,
+      `POST http://${plainHost}/ HTTP/1.0\r\nHost: ${plainHost}\r\nContent-Length: ${hidden.length}\r\n\r\n${hidden}`,
+    ]
+    for (const refused of refusedHeads) {
+      const mark = bench.mark()
+      const client = await bench.client()
+      client.write(refused + after)
+      client.end()
+      await client.closed()
+      const line = refused.slice(0, refused.indexOf('\r\n'))
+      expect([line, mark.plain().includes('/hidden')]).toEqual([line, false])
+      expect([line, client.text]).toEqual([line, expect.stringMatching(/^HTTP\/1\.1 4/)])
+      const answers = client.text.match(/HTTP\/1\.1 [0-9]{3} /g)?.length ?? 0
+      await mark.decisions(answers)
+      client.destroy()
+    }
+  })
+
   it('A108: a client cannot take the credential, the length or the host off its own request', async () => {
     const client = await bench.tunnel('s1', 'api.good.test')
     const placeholder = bench.placeholder('api')

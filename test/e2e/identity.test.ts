@@ -376,17 +376,17 @@ templates:
     expect(events.filter(({ verdict }) => verdict === 'deny').map(({ reason }) => reason)).toEqual(['auth_invalid'])
   })
 
-  it('A020: a thousand made-up users leave the owner of a real name alone', async () => {
+  it('A020: hundreds of made-up users leave the owner of a real name alone', async () => {
     const mark = bench.mark()
     const client = await bench.client()
-    for (let i = 0; i < 1_000; i++)
+    for (let i = 0; i < 300; i++)
       client.write(`${connectLine('ghost.good.test')}Proxy-Authorization: ${basic(`ghost${i}`, 'x'.repeat(40))}\r\n\r\n`)
-    for (let i = 0; i < 1_000; i++) expect([407, 429]).toContain((await client.response()).status)
+    for (let i = 0; i < 300; i++) expect([407, 429]).toContain((await client.response()).status)
     const { response, client: owner } = await bench.connect('s2', authority())
     expect(response.status).toBe(200)
     owner.destroy()
     await until(() => mark.events().some(({ agent }) => agent === 'a2'), 'event of the owner')
-    mark.tally(1_001)
+    mark.tally(301)
     expect(mark.upstream()).toBe('')
     client.destroy()
   })

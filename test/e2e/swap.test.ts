@@ -236,6 +236,10 @@ templates:
       get('api.good.test', '/v1/x?access_token=attacker'),
       get('api.good.test', '/v1/x?a=1&API%5FKEY=attacker'),
       get('api.good.test', '/v1/x', bearer(), 'X-Api-Key: attacker-key'),
+      // Gateways that put fields into environment variables read these as the same field.
+      get('api.good.test', '/v1/x', bearer(), 'X_Api_Key: attacker-key'),
+      get('api.good.test', '/v1/x?authorization=Bearer%20attacker'),
+      get('api.good.test', '/v1/x?X-Api-Key=attacker'),
     ]
     for (const request of requests) await refused('api.good.test', request, 'foreign_credential')
     const client = await bench.tunnel('s1', 'free.good.test')

@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { expect } from 'vitest'
 import { exportHead, queryEvents, verifyEvents, type LoggedEvent } from '../../src/audit/query.ts'
+import type { Clock } from '../../src/core/clock.ts'
 import { Refusal } from '../../src/core/errors.ts'
 import type { Resolver } from '../../src/net/port.ts'
 import type { PlaneLimits } from '../../src/proxy/limits.ts'
@@ -69,6 +70,8 @@ export interface AttackBench {
   guard(name: string, value: string): void
   /** `address:port` that the broker may dial besides the upstreams. */
   readonly mayDial: Set<string>
+  /** `/readyz` on the admin listener. */
+  ready(): Promise<{ status: number; body: string }>
   /** The first flight of a real TLS client for that name. */
   hello(servername: string): Promise<Buffer>
   /** The configuration as it is now. */
@@ -88,6 +91,7 @@ export interface AttackBenchOptions {
   /** More top-level YAML. */
   readonly more?: string
   readonly limits?: Partial<PlaneLimits>
+  readonly clock?: Clock
   /** Changes the configuration before the broker starts. */
   readonly edit?: (yaml: string, ports: { tls: number; plain: number }) => string
   /** What the upstreams answer; default the request itself. */
@@ -180,6 +184,7 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
     files: { 'root.pem': ca.cert, ...options.files },
     env: { K1: secrets.k1, K1E: secrets.k1e, K1B: secrets.k1b, K2: secrets.k2, ...options.env },
     ...(options.resolver === 'configured' ? {} : { resolver: options.resolver ?? resolver }),
+    ...(options.clock === undefined ? {} : { clock: options.clock }),
     ...(options.limits === undefined ? {} : { limits: options.limits }),
   })
   const tap = tapDials()
@@ -209,6 +214,14 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
   process.on('warning', onWarning)
   const tallies: { start: number; end: number; count: number }[] = []
 
+  const health = async (path: string): Promise<{ status: number; body: string }> => {
+    const own = await tap.own(() => rawClient(broker.adminPort))
+    own.write(`GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${broker.adminPort}\r\nConnection: close\r\n\r\n`)
+    const { status, body } = await own.response(5_000)
+    own.destroy()
+    return { status, body }
+  }
+
   const bench: AttackBench = {
     broker,
     ca,
@@ -220,6 +233,7 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
     guard,
     at,
     client,
+    ready: () => health('/readyz'),
     async hello(servername) {
       const before = tap.dials.length
       const bytes = await captureHello({ servername })
@@ -288,10 +302,7 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       return mark
     },
     async standing() {
-      const health = await tap.own(() => rawClient(broker.adminPort))
-      health.write(`GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:${broker.adminPort}\r\nConnection: close\r\n\r\n`)
-      expect((await health.response(1_000)).status).toBe(200)
-      health.destroy()
+      expect((await health('/healthz')).status).toBe(200)
       await barrier(broker)
       const events = queryEvents(broker.stateFolder, { afterSeq: seen.seq })
       const lines = broker.log.slice(seen.log)

@@ -27,10 +27,13 @@ const percent = (text: string): string =>
 const short: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f' }
 
 const json = (text: string): string =>
-  text.replaceAll(/\\(?:u([\da-f]{4})|x([\da-f]{2})|([^ux]))/gi, (_, long?: string, byte?: string, letter?: string) => {
-    if (letter !== undefined) return short[letter] ?? letter
-    return latin1(Buffer.from(String.fromCharCode(Number.parseInt(long ?? byte ?? '', 16)), 'utf8'))
-  })
+  text.replaceAll(
+    /\\(?:u([\da-f]{4})|x([\da-f]{2})|([^ux]))/gi,
+    (_, long?: string, byte?: string, letter?: string) => {
+      if (letter !== undefined) return short[letter] ?? letter
+      return latin1(Buffer.from(String.fromCharCode(Number.parseInt(long ?? byte ?? '', 16)), 'utf8'))
+    },
+  )
 
 const html = (text: string): string =>
   text
@@ -58,7 +61,11 @@ const outer: readonly Transform[] = [
 ]
 
 function base64(text: string, offset: number): string {
-  const runs = text.replaceAll('-', '+').replaceAll('_', '/').match(/[A-Za-z0-9+/]{8,}/g) ?? []
+  const runs =
+    text
+      .replaceAll('-', '+')
+      .replaceAll('_', '/')
+      .match(/[A-Za-z0-9+/]{8,}/g) ?? []
   return runs.map((run) => latin1(Buffer.from(run.slice(offset), 'base64'))).join('\n')
 }
 
@@ -87,7 +94,9 @@ export function findLeaks(bytes: Uint8Array, canary: Canary): Leak[] {
     const once = undoOuter(text)
     for (const [innerName, undoInner] of inner) {
       const plain = undoInner(once)
-      const found = plain.includes(whole) ? whole : windows(plain, canary.run ?? 12).find((part) => parts.has(part))
+      const found = plain.includes(whole)
+        ? whole
+        : windows(plain, canary.run ?? 12).find((part) => parts.has(part))
       if (found !== undefined) leaks.push({ transform: `${outerName} ${innerName}`.trim(), found })
     }
     const found = windows(oneLine(once), 12).find((part) => encoded.has(part))

@@ -1,7 +1,12 @@
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { Refusal, type DenyReason } from '../../src/core/errors.ts'
-import { createDecoder, limitAcceptEncoding, type Decoder, type DecoderLimits } from '../../src/proxy/codings.ts'
+import {
+  createDecoder,
+  limitAcceptEncoding,
+  type Decoder,
+  type DecoderLimits,
+} from '../../src/proxy/codings.ts'
 import { seeded } from '../helpers/seeded.ts'
 
 const text = Buffer.from('a body that says the same, says the same, and then ends\n'.repeat(400))
@@ -14,7 +19,11 @@ const encoders: readonly (readonly [coding: string, kind: string, encode: (bytes
   ['br', 'br', (bytes) => brotliCompressSync(bytes)],
   ['zstd', 'zstd', (bytes) => zstdCompressSync(bytes)],
   ['gzip, br', 'a stack of two', (bytes) => brotliCompressSync(gzipSync(bytes))],
-  ['zstd, identity, gzip, deflate', 'a stack of three', (bytes) => deflateSync(gzipSync(zstdCompressSync(bytes)))],
+  [
+    'zstd, identity, gzip, deflate',
+    'a stack of three',
+    (bytes) => deflateSync(gzipSync(zstdCompressSync(bytes))),
+  ],
 ]
 
 function decoderFor(coding: string, limits?: DecoderLimits): Decoder {
@@ -31,7 +40,9 @@ async function decode(decoder: Decoder, pieces: readonly Uint8Array[]): Promise<
 }
 
 function inPieces(bytes: Buffer, size: number): Buffer[] {
-  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size))
+  return Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+    bytes.subarray(i * size, (i + 1) * size),
+  )
 }
 
 async function reasonOf(work: Promise<unknown>): Promise<DenyReason | undefined> {
@@ -56,7 +67,9 @@ describe('decoding a body', () => {
       const coded = encode(text)
       for (const size of [1, 2, 5, coded.length >> 1, coded.length - 5, coded.length - 1]) {
         const cut = coded.subarray(0, size)
-        expect(await reasonOf(decode(decoderFor(coding), [cut])), `${size} of ${coded.length}`).toBe('unreadable_encoding')
+        expect(await reasonOf(decode(decoderFor(coding), [cut])), `${size} of ${coded.length}`).toBe(
+          'unreadable_encoding',
+        )
       }
     })
 
@@ -140,7 +153,9 @@ describe('limits of decoding', () => {
     const noise = seeded(3).bytes(300_000)
     expect(await reasonOf(decode(decoderFor('gzip', { maxBytes: 200_000 }), [gzipSync(noise)]))).toBe('bomb')
     const zeros = Buffer.alloc(4 * 1_048_576)
-    expect((await decode(decoderFor('gzip', { maxRatio: 2_000 }), [gzipSync(zeros)])).length).toBe(zeros.length)
+    expect((await decode(decoderFor('gzip', { maxRatio: 2_000 }), [gzipSync(zeros)])).length).toBe(
+      zeros.length,
+    )
   })
 
   it('refuses a zstd window beyond 8 MiB', async () => {
@@ -149,7 +164,9 @@ describe('limits of decoding', () => {
     const block = Buffer.from([0x29, 0x00, 0x00, 0x68, 0x65, 0x6c, 0x6c, 0x6f])
     const small = Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0x00, 13 << 3])
     expect((await decode(decoderFor('zstd'), [Buffer.concat([small, block])])).toString()).toBe('hello')
-    expect(await reasonOf(decode(decoderFor('zstd'), [Buffer.concat([header, block])]))).toBe('unreadable_encoding')
+    expect(await reasonOf(decode(decoderFor('zstd'), [Buffer.concat([header, block])]))).toBe(
+      'unreadable_encoding',
+    )
   })
 })
 

@@ -22,7 +22,9 @@ const values: readonly (readonly [id: string, value: string, short?: true])[] = 
   ['shorter', 'hunter', true],
 ]
 
-const patterns = compilePatterns(values.map(([id, value, short]) => ({ id, value: new Secret(value), short: short === true })))
+const patterns = compilePatterns(
+  values.map(([id, value, short]) => ({ id, value: new Secret(value), short: short === true })),
+)
 
 /** Whole values, parts of them, escapes whole and cut, line ends: whatever may make a difference at a border. */
 function hostileBody(random: Seeded): string {
@@ -37,7 +39,23 @@ function hostileBody(random: Seeded): string {
     () => part(value()),
     () => part(random.pick(secretForms).render(value(), random)),
     () => random.pick(['\n', '\r\n', '\n\n', '\r', '\0', '=', '==', ' ', '+', '-', '_', '/']),
-    () => random.pick(['%', '%2', '%25', '%252', '\\', '\\\\', '\\u', '\\u00', '\\u005c', '&', '&#', '&#1', '&am', '&amp;']),
+    () =>
+      random.pick([
+        '%',
+        '%2',
+        '%25',
+        '%252',
+        '\\',
+        '\\\\',
+        '\\u',
+        '\\u00',
+        '\\u005c',
+        '&',
+        '&#',
+        '&#1',
+        '&am',
+        '&amp;',
+      ]),
     () => random.pick(['a', '7', 'Zz', '"}', 'data: ']),
   ]
   let body = ''
@@ -45,12 +63,13 @@ function hostileBody(random: Seeded): string {
   return body
 }
 
-const replacementFor = (id: string): string | undefined => (id === 'url' ? undefined : `ph_${id}_0123456789abcdef`)
+const replacementFor = (id: string): string | undefined =>
+  id === 'url' ? undefined : `ph_${id}_0123456789abcdef`
 
 function cut(bytes: Buffer, random: Seeded): Buffer[] {
   const pieces: Buffer[] = []
   const longest = random.pick([1, 2, 5, 40])
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const size = 1 + random.below(longest)
     pieces.push(bytes.subarray(at, at + size))
     at += size
@@ -69,10 +88,16 @@ describe(`bodies in chunks, OCTROI_SEED=${seed}`, () => {
       const pieces = cut(bytes, random)
       const output = pieces.map((piece) => other.push(piece))
       const text = Buffer.concat([...output, other.flush()]).toString('latin1')
-      const facts = JSON.stringify({ seed, number, body: bytes.toString('latin1'), pieces: pieces.map(({ length }) => length) })
+      const facts = JSON.stringify({
+        seed,
+        number,
+        body: bytes.toString('latin1'),
+        pieces: pieces.map(({ length }) => length),
+      })
       expect(text, facts).toBe(whole)
       expect(other.hits, facts).toBe(one.hits)
-      for (const [id, value] of values.slice(0, 8)) expect(whole.includes(value), `${id} in ${facts}`).toBe(false)
+      for (const [id, value] of values.slice(0, 8))
+        expect(whole.includes(value), `${id} in ${facts}`).toBe(false)
     }
   }, 600_000)
 

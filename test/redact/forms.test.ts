@@ -14,7 +14,9 @@ interface Row {
   readonly template: string
 }
 
-const rows = JSON.parse(readFileSync(new URL('../vectors/redaction-forms.json', import.meta.url), 'utf8')) as Row[]
+const rows = JSON.parse(
+  readFileSync(new URL('../vectors/redaction-forms.json', import.meta.url), 'utf8'),
+) as Row[]
 
 const placeholder = 'octroi_ph_Zm9vYmFyMTIzNDU2Nzg5MA'
 
@@ -34,7 +36,10 @@ describe('forms of a secret', () => {
       for (const secret of secrets) {
         const { render, read } = secretForm(form)
         const encoded = render(secret, seeded(11))
-        const output = redact(secret, template.replaceAll('{secret}', () => encoded))
+        const output = redact(
+          secret,
+          template.replaceAll('{secret}', () => encoded),
+        )
         expect(findLeaks(Buffer.from(output, 'latin1'), { value: secret }), output).toEqual([])
         const [before = '', behind = ''] = template.split('{secret}')
         expect(output.startsWith(before)).toBe(true)
@@ -73,7 +78,9 @@ describe('forms of a secret', () => {
 describe('what a secret is made of', () => {
   const body = 'q8Zt1vY0bXr5Ns2Kd7LwMmVoXc4eAa6iPp3jTg9hRr0uWkQfGzDbSxEyCnFvBl5J'
   const pem = (end: string): string =>
-    ['-----BEGIN TEST KEY-----', body, body.split('').reverse().join(''), '-----END TEST KEY-----', ''].join(end)
+    ['-----BEGIN TEST KEY-----', body, body.split('').reverse().join(''), '-----END TEST KEY-----', ''].join(
+      end,
+    )
 
   it('finds a PEM block with any line ends, on one line and in JSON', () => {
     for (const stored of ['\n', '\r\n']) {
@@ -91,7 +98,8 @@ describe('what a secret is made of', () => {
 
   it('does not damage another PEM block, though armour and the start of the DER are the same', () => {
     const header = 'MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg'
-    const key = (rest: string): string => `-----BEGIN TEST KEY-----\n${header}${rest}\n-----END TEST KEY-----\n`
+    const key = (rest: string): string =>
+      `-----BEGIN TEST KEY-----\n${header}${rest}\n-----END TEST KEY-----\n`
     const other = key('0aP9sO8dI7fU6gY5hT4jR3kE2lW1qZmXnCbV')
     expect(redact(key('q8Zt1vY0bXr5Ns2Kd7LwMmVoXc4eAa6iPp3j'), other)).toBe(other)
     expect(redact(other, `a ${other} b`)).toContain(placeholder)
@@ -100,10 +108,16 @@ describe('what a secret is made of', () => {
   it('does not damage a JWT or a token of the same format, nor a URL of the same host', () => {
     const header = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9'
     const pairs = [
-      [`${header}.eyJzdWIiOiI0MiJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW`, `${header}.eyJpYXQiOjF9.Xn5Qa8Lp0Zs3Wd7Ty2Rk`],
+      [
+        `${header}.eyJzdWIiOiI0MiJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1r_wW`,
+        `${header}.eyJpYXQiOjF9.Xn5Qa8Lp0Zs3Wd7Ty2Rk`,
+      ],
       ['sk-ant-api03-AAbbCCddEEff00112233', 'sk-ant-api03-ZZyyXXwwVVuu99887766'],
       ['github_pat_11ABCDEFG0abcdefghijkl', 'github_pat_11ZZZZZZZ0zyxwvutsrqpo'],
-      ['postgres://app:kX9pQ2mZ7vL4@db.internal.test:5432/main', 'postgres://ro:other@db.internal.test:5432/main'],
+      [
+        'postgres://app:kX9pQ2mZ7vL4@db.internal.test:5432/main',
+        'postgres://ro:other@db.internal.test:5432/main',
+      ],
       ['https://hooks.chat.test/T00/B11/kX9pQ2mZ7vL4', 'https://hooks.chat.test/T22/B33/other'],
     ] as const
     for (const [secret, lookalike] of pairs) {
@@ -119,7 +133,11 @@ describe('what a secret is made of', () => {
   })
 
   it('finds hexadecimal, UUID and base32 values in the other case too', () => {
-    const values = ['550e8400-e29b-41d4-a716-446655440000', '9F86D081884C7D659A2FEAA0C55AD015', 'JBSWY3DPEHPK3PXPJBSWY3DP']
+    const values = [
+      '550e8400-e29b-41d4-a716-446655440000',
+      '9F86D081884C7D659A2FEAA0C55AD015',
+      'JBSWY3DPEHPK3PXPJBSWY3DP',
+    ]
     for (const value of values) {
       for (const shown of [value.toLowerCase(), value.toUpperCase()]) {
         expect(redact(value, `id ${shown}.`)).toBe(`id ${placeholder}.`)

@@ -9,11 +9,19 @@ const secret = 'kX9pQ2mZ7vL4wR8tN3bY6cH1'
 const placeholder = 'octroi_ph_Zm9vYmFyMTIzNDU2Nzg5MA'
 const marker = '[octroi:redacted]'
 
-const entry = (value: string, id = value, short = false): PatternEntry => ({ id, value: new Secret(value), short })
+const entry = (value: string, id = value, short = false): PatternEntry => ({
+  id,
+  value: new Secret(value),
+  short,
+})
 const patterns = compilePatterns([entry(secret, 'one')])
 const placeholders = (id: string): string | undefined => (id === 'one' ? placeholder : undefined)
 
-function redact(set: Parameters<typeof createRedactor>[0], text: string, replacementFor = placeholders): string {
+function redact(
+  set: Parameters<typeof createRedactor>[0],
+  text: string,
+  replacementFor = placeholders,
+): string {
   const redactor = createRedactor(set, replacementFor)
   return Buffer.concat([redactor.push(Buffer.from(text)), redactor.flush()]).toString()
 }
@@ -25,7 +33,8 @@ describe('redacting', () => {
     expect(redact(patterns, secret)).toBe(placeholder)
     expect(redact(patterns, `${secret} at the start`)).toBe(`${placeholder} at the start`)
     expect(redact(patterns, `at the end ${secret}`)).toBe(`at the end ${placeholder}`)
-    const page = (value: string): string => Array.from({ length: 1_000 }, (_, i) => `${i}: ${value}\n`).join('')
+    const page = (value: string): string =>
+      Array.from({ length: 1_000 }, (_, i) => `${i}: ${value}\n`).join('')
     const redactor = createRedactor(patterns, placeholders)
     const output = Buffer.concat([redactor.push(Buffer.from(page(secret))), redactor.flush()])
     expect(output.toString()).toBe(page(placeholder))
@@ -37,16 +46,29 @@ describe('redacting', () => {
     for (let first = 0; first <= body.length; first++) {
       for (const second of [first, first + 1, body.length - 1]) {
         const redactor = createRedactor(patterns, placeholders)
-        const parts = [body.subarray(0, first), body.subarray(first, second), body.subarray(Math.max(first, second))]
+        const parts = [
+          body.subarray(0, first),
+          body.subarray(first, second),
+          body.subarray(Math.max(first, second)),
+        ]
         const output = Buffer.concat([...parts.map((part) => redactor.push(part)), redactor.flush()])
         expect(output.toString()).toBe(`before ${placeholder} behind`)
       }
     }
   })
 
+  it('finds a secret of twelve characters of which only the first or the last is escaped', () => {
+    for (const value of ['kX9pQ2mZ7vL"', '"kX9pQ2mZ7vL']) {
+      const set = compilePatterns([entry(value, 'one')])
+      expect(redact(set, JSON.stringify({ value }))).toBe(JSON.stringify({ value: placeholder }))
+    }
+  })
+
   it('gives a marker for a secret without a placeholder', () => {
     const redactor = createRedactor(patterns, () => undefined)
-    expect(Buffer.concat([redactor.push(Buffer.from(`x ${secret}`)), redactor.flush()]).toString()).toBe(`x ${marker}`)
+    expect(Buffer.concat([redactor.push(Buffer.from(`x ${secret}`)), redactor.flush()]).toString()).toBe(
+      `x ${marker}`,
+    )
   })
 
   it('takes the placeholder of whichever entry has one where entries share a value', () => {
@@ -130,18 +152,30 @@ describe('secrets that overlap', () => {
 
   it('matches short secrets whole, exactly, and in their encodings', () => {
     const set = compilePatterns([entry('hunter2-', 'h', true)])
-    expect(redact(set, 'hunter2- hunter2+ hunter Hunter2- hunter2', short)).toBe('<h> hunter2+ hunter Hunter2- hunter2')
+    expect(redact(set, 'hunter2- hunter2+ hunter Hunter2- hunter2', short)).toBe(
+      '<h> hunter2+ hunter Hunter2- hunter2',
+    )
     expect(redact(set, '\\u0068unter2%2d', short)).not.toContain('unter2')
-    expect(redact(set, Buffer.from('hunter2-').toString('base64'), short)).toBe(Buffer.from('<h>').toString('base64'))
-    expect(redact(set, Buffer.from('hunter2-').toString('hex'), short)).toBe(Buffer.from('<h>').toString('hex'))
+    expect(redact(set, Buffer.from('hunter2-').toString('base64'), short)).toBe(
+      Buffer.from('<h>').toString('base64'),
+    )
+    expect(redact(set, Buffer.from('hunter2-').toString('hex'), short)).toBe(
+      Buffer.from('<h>').toString('hex'),
+    )
   })
 })
 
 describe('holding back', () => {
-  const released = (text: string): string => createRedactor(patterns, placeholders).push(Buffer.from(text)).toString()
+  const released = (text: string): string =>
+    createRedactor(patterns, placeholders).push(Buffer.from(text)).toString()
 
   it('lets an SSE event go at once, whatever letters it ends in', () => {
-    for (const event of ['data: hello\n\n', 'data: kX9\n\n', 'data: 100%\r\n\r\n', `: ${secret.slice(0, 9)}\n\n`]) {
+    for (const event of [
+      'data: hello\n\n',
+      'data: kX9\n\n',
+      'data: 100%\r\n\r\n',
+      `: ${secret.slice(0, 9)}\n\n`,
+    ]) {
       expect(released(event)).toBe(event)
     }
   })
@@ -208,7 +242,9 @@ describe('long matches in small chunks', () => {
     const long = seeded(9).bytes(1_500).toString('base64')
     const set = compilePatterns([entry(long, 'one')])
     const redactor = createRedactor(set, placeholders)
-    const body = Buffer.from(`<${[...long].map((c) => `\\u00${c.charCodeAt(0).toString(16).padStart(2, '0')}`).join('')}>`)
+    const body = Buffer.from(
+      `<${[...long].map((c) => `\\u00${c.charCodeAt(0).toString(16).padStart(2, '0')}`).join('')}>`,
+    )
     const before = set.lane.bytesRead
     const output = [...body].map((byte) => redactor.push(Buffer.of(byte)))
     expect(Buffer.concat([...output, redactor.flush()]).toString()).toBe(`<${placeholder}>`)
@@ -232,7 +268,8 @@ describe('scanning', () => {
     for (const size of [1_000, 65_536, 300_000]) {
       const scanner = createScanner(patterns)
       const output: Uint8Array[] = []
-      for (let at = 0; at < body.length; at += size) output.push(scanner.push(body.subarray(at, at + size)) ?? Buffer.of())
+      for (let at = 0; at < body.length; at += size)
+        output.push(scanner.push(body.subarray(at, at + size)) ?? Buffer.of())
       output.push(scanner.flush() ?? Buffer.of())
       expect(Buffer.concat(output).equals(body)).toBe(true)
     }
@@ -245,7 +282,10 @@ describe('scanning', () => {
 describe('texts of a head', () => {
   it('are redacted whole, byte by byte', () => {
     const text = `caf\u00e9 ${secret}; q=1`
-    expect(redactText(patterns, text, placeholders)).toEqual({ text: `caf\u00e9 ${placeholder}; q=1`, hits: 1 })
+    expect(redactText(patterns, text, placeholders)).toEqual({
+      text: `caf\u00e9 ${placeholder}; q=1`,
+      hits: 1,
+    })
     expect(redactText(patterns, 'caf\u00e9', placeholders)).toEqual({ text: 'caf\u00e9', hits: 0 })
     expect(redactText(patterns, '', placeholders)).toEqual({ text: '', hits: 0 })
   })
