@@ -67,7 +67,9 @@ export class EventWriter {
 
   /** Keeps the text of a policy by its hash, for explaining old decisions. */
   recordPolicy(hash: string, text: string, now: number): void {
-    this.#database.prepare('INSERT OR IGNORE INTO policies VALUES (?, ?, ?)').run(hash, now, text)
+    this.#database
+      .prepare('INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET ts = excluded.ts')
+      .run(hash, now, text)
   }
 
   /** Deletes at most a thousand of the oldest events that are past a bound; returns how many. */
@@ -121,6 +123,11 @@ export class EventWriter {
     this.#database.prepare('DELETE FROM events WHERE seq <= ?').run(cut)
     // Without this checkpoint the first row left would have nothing to be verified against.
     this.#database.prepare('UPDATE chain SET base_seq = ?, base_hash = ?').run(cut, String(hash?.['hash']))
+    // Of the policies only those that were in force since the oldest event that is left can still be asked for.
+    this.#database.exec(`
+      DELETE FROM policies WHERE ts < (
+        SELECT max(ts) FROM policies WHERE ts <= (SELECT coalesce(min(ts), 0) FROM events)
+      )`)
   }
 
   #usedBytes(): number {

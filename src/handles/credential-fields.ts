@@ -48,31 +48,29 @@ const headerFields: ReadonlySet<string> = new Set([
 ])
 
 const queryParameters: ReadonlySet<string> = new Set([
+  'access-key',
   'access-token',
-  'access_key',
-  'access_token',
   'accesskey',
   'accesstoken',
   'api-key',
-  'api_key',
-  'api_token',
+  'api-token',
   'apikey',
   'apitoken',
   'auth',
-  'auth_token',
+  'auth-token',
   'authtoken',
   'awsaccesskeyid',
-  'client_assertion',
-  'client_secret',
-  'id_token',
-  'job_token',
+  'client-assertion',
+  'client-secret',
+  'id-token',
+  'job-token',
   'jwt',
   'key',
-  'oauth_token',
+  'oauth-token',
   'passwd',
   'password',
-  'private_token',
-  'refresh_token',
+  'private-token',
+  'refresh-token',
   'secret',
   'sig',
   'signature',
@@ -85,9 +83,15 @@ const queryParameters: ReadonlySet<string> = new Set([
   'x-goog-signature',
 ])
 
-/** Is this header field, in any case, one in which an API takes a credential? */
+/**
+ * A field or parameter name as servers fold it: in lower case, with `_` like `-`, since gateways that hand fields on as
+ * environment variables (CGI, WSGI) make one name of both.
+ */
+export const foldedName = (name: string): string => name.toLowerCase().replaceAll('_', '-')
+
+/** Is this header field, in any spelling, one in which an API takes a credential? */
 export function isCredentialHeader(name: string): boolean {
-  return headerFields.has(name.toLowerCase())
+  return headerFields.has(foldedName(name))
 }
 
 /** Does the query of a target (`path?query`) carry a value in a parameter in which an API takes a credential? */
@@ -100,8 +104,8 @@ export function hasCredentialParameter(target: string): boolean {
     .some((pair) => {
       const equals = pair.indexOf('=')
       if (equals < 0 || equals === pair.length - 1) return false
-      const name = percentDecode(pair.slice(0, equals)).toLowerCase()
-      return queryParameters.has(name.replace(/\[[^\]]*\]$/, ''))
+      const name = foldedName(percentDecode(pair.slice(0, equals))).replace(/\[[^\]]*\]$/, '')
+      return queryParameters.has(name) || headerFields.has(name)
     })
 }
 

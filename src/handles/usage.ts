@@ -2,7 +2,7 @@ import type { DenyReason, HandleTruth } from '../core/errors.ts'
 import type { HandleRecord } from '../core/model.ts'
 import type { Allow, Destination, Scheme } from '../policy/model.ts'
 import { coversRequest, grantsCovering } from './coverage.ts'
-import { hasCredentialParameter, isCredentialHeader } from './credential-fields.ts'
+import { foldedName, hasCredentialParameter, isCredentialHeader } from './credential-fields.ts'
 import type { Grant, Slot } from './model.ts'
 import { indexHandles, locate } from './occurrences.ts'
 import type { Occurrence } from './occurrences.ts'
@@ -148,10 +148,10 @@ function holdsForeign(input: UsageInput, swaps: readonly Swap[]): boolean {
   const refuse =
     input.decision.ownCredentials === 'refuse' || here.some((grant) => grant.access.foreign === 'refuse')
   if (!refuse) return false
-  const slots = new Set(here.map((grant) => slotHeader(grant.access.slot)))
+  const slots = new Set(here.map((grant) => foldedName(slotHeader(grant.access.slot))))
   const inHeader = input.headers.some(([name, value], index) => {
     if (value.trim() === '' || swaps.some((swap) => swap.header === index)) return false
-    return isCredentialHeader(name) || slots.has(name.toLowerCase())
+    return isCredentialHeader(name) || slots.has(foldedName(name))
   })
   return inHeader || hasCredentialParameter(input.target)
 }

@@ -140,7 +140,7 @@ class Stage {
   #received = 0
   #decoded = 0
   #output: Buffer[] = []
-  #failure: unknown
+  #failure: Error | undefined
   #hasEnded = false
   #wake: () => void = () => {}
 
@@ -204,7 +204,7 @@ class Stage {
       this.#hasEnded = true
       this.#wake()
     })
-    stream.on('error', (error) => {
+    stream.on('error', (error: Error) => {
       this.#failure ??= error
       this.#wake()
     })

@@ -13,7 +13,7 @@ import { Informant } from './informant.ts'
 import { loggablePath } from './log-path.ts'
 import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
-import { problemRefusal, readRequest, type ClientRequest } from './request.ts'
+import { destinationNamed, problemRefusal, readRequest, type ClientRequest } from './request.ts'
 import { readableRequest, treatResponse, treatmentOf, type Treatment } from './response.ts'
 import { finish } from './finish.ts'
 import { swapFields } from './swap.ts'
@@ -95,6 +95,7 @@ function understand({ client, snapshot, record }: Story, head: RequestHead): Cli
     if (client.tunnel?.isMisdirected === true) throw new Refusal('authority_mismatch')
     return request
   } catch (error) {
+    record.destination ??= destinationNamed(head)
     noteSender(client, head, { snapshot, record })
     throw error
   }

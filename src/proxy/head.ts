@@ -2,7 +2,8 @@ import { listOf, type Field } from '../http1/fields.ts'
 
 /**
  * Fields of one connection only (RFC 9110 section 7.6.1), and those by which a client could speak in the broker's name:
- * the upstream must not learn a sandbox's proxy password, nor believe a forwarded address or another method.
+ * the upstream must not learn a sandbox's proxy password, nor believe a forwarded address, another method or another path
+ * than the one that was judged.
  */
 const neverForwarded = new Set([
   'connection',
@@ -23,6 +24,17 @@ const neverForwarded = new Set([
   'x-forwarded-proto',
   'x-forwarded-port',
   'x-forwarded-server',
+  'x-forwarded-prefix',
+  'x-forwarded-path',
+  'x-forwarded-uri',
+  'x-forwarded-scheme',
+  'x-original-forwarded-for',
+  'x-original-host',
+  'x-original-url',
+  'x-rewrite-url',
+  'x-host',
+  'x-cluster-client-ip',
+  'true-client-ip',
   'x-real-ip',
   'x-client-ip',
   'x-agent-id',
@@ -57,7 +69,9 @@ export function forwardedFields(fields: readonly Field[], kept: ReadonlySet<stri
   const nominated = listOf(fields, 'connection')
   return fields.filter(([name]) => {
     const key = name.toLowerCase()
-    return !neverForwarded.has(key) && (!nominated.includes(key) || kept.has(key))
+    // Gateways that hand fields on as environment variables (CGI, WSGI) read `_` and `-` as one.
+    const folded = key.includes('_') ? key.replaceAll('_', '-') : key
+    return !neverForwarded.has(folded) && (!nominated.includes(key) || kept.has(key))
   })
 }
 

@@ -12,4 +12,5 @@ export function loggablePath(patterns: Patterns | undefined, path: string): stri
   return holdsSecret(patterns, clean) ? `/${mark}` : clean
 }
 
-const holdsSecret = (patterns: Patterns, text: string): boolean => containsSecret(patterns, Buffer.from(text, 'latin1'))
+const holdsSecret = (patterns: Patterns, text: string): boolean =>
+  containsSecret(patterns, Buffer.from(text, 'latin1'))

@@ -59,6 +59,12 @@ export function readRequest(head: RequestHead, inside: Inside | undefined): Clie
   return { head, framing, expectsContinue, ...target }
 }
 
+/** The destination that a request names which could not be read otherwise; for its event and its refusal. */
+export function destinationNamed(head: RequestHead): Destination | undefined {
+  const absolute = parseAbsoluteTarget(head.target)
+  return absolute.ok ? absolute.destination : undefined
+}
+
 /** Authority of a CONNECT; the Host field, if any, must name the same destination. */
 export function readConnect(head: RequestHead): Destination {
   const framing = requestFraming(head)

@@ -1,5 +1,6 @@
 import type { Secret } from '../core/secret.ts'
-import { findMatches, type Searched } from './find.ts'
+import { findMatches } from './find.ts'
+import type { Searched } from './match.ts'
 import { buildGramIndex } from './gram-index.ts'
 import { outerGramsOf, type Holdable } from './hold.ts'
 import { Lane } from './lane.ts'

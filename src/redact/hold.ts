@@ -1,4 +1,4 @@
-import { hasPair, type Match, type Searched } from './find.ts'
+import { hasPair, type Match, type Searched } from './match.ts'
 import { gramHash, gramSize } from './gram-index.ts'
 import { beforeBreak, type Lane } from './lane.ts'
 import type { Region } from './regions.ts'
@@ -11,6 +11,7 @@ const base64Lookahead = 3
 /** Longest run that is not yet a match: one short of the longest `minRun`. */
 const longestOpenRun = 19
 
+/** What `openStart` needs of compiled patterns. */
 export interface Holdable extends Searched {
   /** Hashes of grams in or near characters that are not core; a match may begin with any number of those. */
   readonly outerGrams: ReadonlySet<number>

@@ -1,4 +1,5 @@
-import { findMatches, type Match } from './find.ts'
+import { findMatches } from './find.ts'
+import type { Match } from './match.ts'
 import type { Patterns } from './forms.ts'
 import { Continuation } from './continuation.ts'
 import { isOpen, neighbourStart, openStart } from './hold.ts'

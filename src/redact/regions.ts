@@ -1,4 +1,4 @@
-import type { Match } from './find.ts'
+import type { Match } from './match.ts'
 import type { Lane } from './lane.ts'
 
 /** A stretch of source that is replaced once. */

@@ -1,5 +1,5 @@
 import type { Lane } from './lane.ts'
-import type { Match } from './find.ts'
+import type { Match } from './match.ts'
 import type { Region } from './regions.ts'
 
 /** What stands in for a region, and the stretch of source it stands in for. */

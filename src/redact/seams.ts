@@ -1,5 +1,5 @@
 import { bytesOf, codeOf, deepest, sizeOf } from './escapes.ts'
-import { hasPair, type Match, type Searched } from './find.ts'
+import { hasPair, type Match, type Searched } from './match.ts'
 import { fold, folded } from './folding.ts'
 import { gramHash, gramSize, hashOf, mayHave } from './gram-index.ts'
 import { beforeBreak, escapeFields, type Lane } from './lane.ts'

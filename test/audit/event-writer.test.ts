@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { EventWriter } from '../../src/audit/event-writer.ts'
 import type { AuditEvent } from '../../src/audit/event.ts'
-import { exportHead, queryEvents, rawLines, verifyEvents } from '../../src/audit/query.ts'
+import { exportHead, policyText, queryEvents, rawLines, verifyEvents } from '../../src/audit/query.ts'
 
 let folder: string
 let writer: EventWriter
@@ -58,6 +58,17 @@ describe('retention', () => {
     writer.write([event(1), event(5_000), event(2), event(3)])
     retainAll({ retentionMs: 1_000 }, 5_500)
     expect(queryEvents(folder, {}).map((found) => found.ts)).toEqual([5_000, 2, 3])
+  })
+
+  it('keeps the policies that were in force since the oldest event that is left, and drops the others', () => {
+    writer.recordPolicy('first', 'a', 0)
+    writer.recordPolicy('second', 'b', 1_000)
+    writer.recordPolicy('third', 'c', 2_000)
+    // In force again: the time of its last start counts.
+    writer.recordPolicy('first', 'a', 3_000)
+    write(3_500)
+    retainAll({ maxEvents: 1_000 })
+    expect(['first', 'second', 'third'].map((hash) => policyText(folder, hash))).toEqual(['a', undefined, 'c'])
   })
 
   it('keeps the file within a size', () => {

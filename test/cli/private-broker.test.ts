@@ -26,7 +26,7 @@ interface Place extends Installed {
 }
 
 /** An installation whose private brokers end soon after their last run. */
-function place({ idleExit = '1s', ...own }: Record<string, string> = {}): Place {
+function place({ idleExit = '500ms', ...own }: Record<string, string> = {}): Place {
   const made = installed()
   const env = { DEMO_KEY: demoKey, PATH: process.env['PATH'], OCTROI_IDLE_EXIT: idleExit, ...own }
   const { io, err } = memoryIo({ env })
@@ -91,7 +91,7 @@ function readyLine(child: ReturnType<typeof serve>['child']): Promise<string> {
 
 describe('private broker of octroi run', () => {
   it('is started once for runs that come at the same time, and ends by itself after the last', async () => {
-    const { session, pid, installation, state } = place()
+    const { session, pid, installation, state } = place({ idleExit: '1s' })
     const sessions = await Promise.all([session(), session(), session()])
     const broker = await pid()
     expect(await installation.remote.status()).toMatchObject({ private: true, runs: 3, ready: true })
@@ -156,7 +156,7 @@ describe('private broker of octroi run', () => {
   })
 
   it('is let go again when the sandbox is not there', async () => {
-    const { session, pid, octroi } = place()
+    const { session, pid, octroi } = place({ idleExit: '2s' })
     await expect(session('frist')).rejects.toThrow('did you mean first?')
     await ended(await pid())
     expect((await octroi('sandbox', 'pause', 'first')).code).toBe(0)
@@ -189,10 +189,12 @@ describe('private broker of octroi run', () => {
     const { lockState } = await import('../../src/store/sqlite-lock.ts')
     const lock = lockState(state)
     const opening = session()
-    await sleep(1_500)
+    await sleep(1_000)
     lock.release()
-    await (await opening).close()
-    await ended(await pid())
+    const opened = await opening
+    const broker = await pid()
+    await opened.close()
+    await ended(broker)
   })
 })
 

@@ -4,7 +4,8 @@ import { attackBench, type AttackBench } from '../helpers/attack-bench.ts'
 import { expectAllowed, expectConnectRefused, expectRefused } from '../helpers/attack-cases.ts'
 import { createTestDnsServer, type DnsReply, type TestDnsServer } from '../helpers/dns-server.ts'
 
-const everyRange = '[10.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 100.64.0.0/10, 192.0.0.0/24, 192.168.0.0/16, 168.63.0.0/16, "fd00::/8", "fe80::/10"]'
+const everyRange =
+  '[10.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 100.64.0.0/10, 192.0.0.0/24, 192.168.0.0/16, 168.63.0.0/16, "fd00::/8", "fe80::/10"]'
 
 describe('the address guard', () => {
   let bench: AttackBench
@@ -57,7 +58,23 @@ describe('the address guard', () => {
     return response.statusLine.replace(/ \S+ id=.*/, '')
   }
 
-  const loopbacks = ['127.0.0.1', '127.1', '2130706433', '0x7f000001', '0177.0.0.1', '0x7f.1', '127.0.0.1.', '0', '0.0.0.0', '127.127.127.127', '[::1]', '[::]', '[::ffff:7f00:1]', 'localhost.', 'localhost']
+  const loopbacks = [
+    '127.0.0.1',
+    '127.1',
+    '2130706433',
+    '0x7f000001',
+    '0177.0.0.1',
+    '0x7f.1',
+    '127.0.0.1.',
+    '0',
+    '0.0.0.0',
+    '127.127.127.127',
+    '[::1]',
+    '[::]',
+    '[::ffff:7f00:1]',
+    'localhost.',
+    'localhost',
+  ]
 
   it('A061: every spelling of loopback is refused without a dial, in CONNECT and in a URL', async () => {
     for (const host of loopbacks) {
@@ -68,9 +85,15 @@ describe('the address guard', () => {
 
   const expectUrlDenied = async (sandbox: string, host: string): Promise<void> => {
     const mark = bench.mark()
-    const { client, response } = await bench.ask(sandbox, `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`)
+    const { client, response } = await bench.ask(
+      sandbox,
+      `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`,
+    )
     client.destroy()
-    expect([host, response.status]).toEqual([host, expect.toSatisfy((status) => status === 403 || status === 400)])
+    expect([host, response.status]).toEqual([
+      host,
+      expect.toSatisfy((status) => status === 403 || status === 400),
+    ])
     expect((await mark.decisions(1))[0]).toMatchObject({ agent: sandbox, verdict: 'deny' })
     expect([host, mark.dials()]).toEqual([host, []])
   }
@@ -103,7 +126,13 @@ describe('the address guard', () => {
       await connectDenied('private', `${host}:443`, 'metadata_denied')
       await expectUrlDenied('private', host)
     }
-    for (const address of ['169.254.169.254', '::ffff:169.254.169.254', 'fd00:ec2::254', '100.100.100.200', '168.63.129.16']) {
+    for (const address of [
+      '169.254.169.254',
+      '::ffff:169.254.169.254',
+      'fd00:ec2::254',
+      '100.100.100.200',
+      '168.63.129.16',
+    ]) {
       bench.names.set('meta.wild.test', () => [address])
       await connectDenied('private', 'meta.wild.test:443', 'metadata_denied')
     }
@@ -142,25 +171,64 @@ describe('the address guard', () => {
       const mark = bench.mark()
       const { client, response } = await bench.connect('open', 'edge.wild.test:443')
       client.destroy()
-      expect([address, response.statusLine]).toEqual([address, expect.stringMatching(/ 403 octroi (ip|metadata)_denied /)])
+      expect([address, response.statusLine]).toEqual([
+        address,
+        expect.stringMatching(/ 403 octroi (ip|metadata)_denied /),
+      ])
       expect(mark.dials()).toEqual([])
     }
   })
 
   it('A064: the addresses just outside the blocks of IPv4 are public', async () => {
-    const outside = ['1.0.0.0', '9.255.255.255', '11.0.0.0', '100.63.255.255', '100.128.0.0', '126.255.255.255', '128.0.0.0', '169.253.255.255', '169.255.0.0', '172.15.255.255', '172.32.0.0', '192.167.255.255', '192.169.0.0', '198.17.255.255', '198.20.0.0', '223.255.255.255']
+    const outside = [
+      '1.0.0.0',
+      '9.255.255.255',
+      '11.0.0.0',
+      '100.63.255.255',
+      '100.128.0.0',
+      '126.255.255.255',
+      '128.0.0.0',
+      '169.253.255.255',
+      '169.255.0.0',
+      '172.15.255.255',
+      '172.32.0.0',
+      '192.167.255.255',
+      '192.169.0.0',
+      '198.17.255.255',
+      '198.20.0.0',
+      '223.255.255.255',
+    ]
     for (const address of outside) {
       bench.names.set('edge.wild.test', () => [address])
       // The tunnel is judged before its 200 and dialled at its first request, which never comes.
-      expect([address, await judged('open', 'edge.wild.test:443')]).toEqual([address, 'HTTP/1.1 200 Connection established'])
+      expect([address, await judged('open', 'edge.wild.test:443')]).toEqual([
+        address,
+        'HTTP/1.1 200 Connection established',
+      ])
     }
   })
 
   it('A065: IPv6 text with a zone, or in no valid form, is 400', async () => {
-    const hosts = ['[fe80::1%25eth0]', '[fe80::1%eth0]', '[::1%25lo]', '[::1%00]', '[::1', '::1', '[::1]]', '[v1.fe80::a]', '[]', '[::1]x', '[1:2]', '[::12345]']
+    const hosts = [
+      '[fe80::1%25eth0]',
+      '[fe80::1%eth0]',
+      '[::1%25lo]',
+      '[::1%00]',
+      '[::1',
+      '::1',
+      '[::1]]',
+      '[v1.fe80::a]',
+      '[]',
+      '[::1]x',
+      '[1:2]',
+      '[::12345]',
+    ]
     for (const host of hosts) {
       await expectConnectRefused(bench, `${host}:443`, { status: 400, reason: 'malformed' })
-      await expectRefused(bench, `GET http://${host}/ HTTP/1.1\r\nHost: x\r\n\r\n`, { status: 400, reason: 'malformed' })
+      await expectRefused(bench, `GET http://${host}/ HTTP/1.1\r\nHost: x\r\n\r\n`, {
+        status: 400,
+        reason: 'malformed',
+      })
     }
   })
 
@@ -168,11 +236,23 @@ describe('the address guard', () => {
     expect(await judged('open', '[2001:db8::10]:443')).toMatch(/^HTTP\/1\.1 200 /)
     await connectDenied('a1', '[2001:db8::10]:443', 'host_denied')
     await connectDenied('private', '[2001:db8:0:0::10]:443', 'ip_denied')
-    await expectConnectRefused(bench, '2001:db8::10:443', { status: 400, reason: 'malformed', sandbox: 'open' })
+    await expectConnectRefused(bench, '2001:db8::10:443', {
+      status: 400,
+      reason: 'malformed',
+      sandbox: 'open',
+    })
   })
 
   it('B035: an embedded IPv4 address is judged by the IPv4 it leads to', async () => {
-    for (const host of ['[::ffff:10.0.0.1]', '[::127.0.0.1]', '[64:ff9b::a00:1]', '[64:ff9b:1::a00:1]', '[2002:a00:1::]', '[2001::1]', '[fec0::1]']) {
+    for (const host of [
+      '[::ffff:10.0.0.1]',
+      '[::127.0.0.1]',
+      '[64:ff9b::a00:1]',
+      '[64:ff9b:1::a00:1]',
+      '[2002:a00:1::]',
+      '[2001::1]',
+      '[fec0::1]',
+    ]) {
       await connectDenied('open', `${host}:443`, 'ip_denied|self|host_denied')
     }
     bench.names.set('mapped.wild.test', () => ['::ffff:10.0.0.1'])
@@ -199,7 +279,11 @@ describe('the address guard', () => {
     bench.names.set('plain.good.test', () => (lookups++ === 0 ? ['127.0.0.1'] : ['10.0.0.5']))
     const client = await bench.client()
     const login = await bench.broker.auth('s1')
-    const { event } = await expectAllowed(bench, client, `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${login}\r\n`)
+    const { event } = await expectAllowed(
+      bench,
+      client,
+      `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${login}\r\n`,
+    )
     expect(event.address).toBe('127.0.0.1')
     expect(lookups).toBe(1)
     bench.names.delete('plain.good.test')
@@ -211,7 +295,15 @@ describe('the address guard', () => {
   })
 
   it('A071: names that only a local network knows are denied without a lookup', async () => {
-    for (const name of ['localhost', 'db.localhost', 'metadata', 'wpad', 'foo.local', 'kubernetes.default.svc', 'x.internal']) {
+    for (const name of [
+      'localhost',
+      'db.localhost',
+      'metadata',
+      'wpad',
+      'foo.local',
+      'kubernetes.default.svc',
+      'x.internal',
+    ]) {
       const mark = bench.mark()
       await connectDenied('open', `${name}:443`, 'host_denied|metadata_denied|ip_denied')
       expect([name, mark.lookups()]).toEqual([name, []])
@@ -219,15 +311,29 @@ describe('the address guard', () => {
   })
 
   it('A073: the admin port is no destination, by any address of this machine or a name for one', async () => {
-    const lan = Object.values(networkInterfaces()).flatMap((entries) => (entries ?? []).map(({ address }) => address))
+    const lan = Object.values(networkInterfaces()).flatMap((entries) =>
+      (entries ?? []).map(({ address }) => address),
+    )
     const before = await bench.config()
     await bench.broker.reconfigure(before.replace('18081', String(bench.broker.adminPort)))
-    for (const address of new Set(['127.0.0.1', '127.9.9.9', '::1', '0.0.0.0', '::', '::ffff:127.0.0.1', ...lan])) {
+    for (const address of new Set([
+      '127.0.0.1',
+      '127.9.9.9',
+      '::1',
+      '0.0.0.0',
+      '::',
+      '::ffff:127.0.0.1',
+      ...lan,
+    ])) {
       if (address.includes('%')) continue
       bench.names.set('me.wild.test', () => [address])
       await connectDenied('private', `me.wild.test:${bench.broker.adminPort}`, 'self|ip_denied')
       const literal = address.includes(':') ? `[${address}]` : address
-      await connectDenied('private', `${literal}:${bench.broker.adminPort}`, 'self|ip_denied|host_denied|port_denied')
+      await connectDenied(
+        'private',
+        `${literal}:${bench.broker.adminPort}`,
+        'self|ip_denied|host_denied|port_denied',
+      )
     }
     await bench.broker.reconfigure(before)
   })
@@ -246,7 +352,14 @@ describe('the address guard', () => {
   })
 
   it('A088: well-known resolvers over TLS and HTTPS are denied by default', async () => {
-    for (const authority of ['dns.google:443', 'cloudflare-dns.com:443', 'one.one.one.one:853', '1.1.1.1:853', '8.8.8.8:53', '[2606:4700:4700::1111]:853']) {
+    for (const authority of [
+      'dns.google:443',
+      'cloudflare-dns.com:443',
+      'one.one.one.one:853',
+      '1.1.1.1:853',
+      '8.8.8.8:53',
+      '[2606:4700:4700::1111]:853',
+    ]) {
       await expectConnectRefused(bench, authority, { status: 403, reason: 'host_denied' })
     }
   })

@@ -63,12 +63,17 @@ sandboxes: { s1: { agent: a1, identity: [{ token: { env: TOKEN } }], access: [ap
 
   const start = async (): Promise<number> => {
     const began = performance.now()
-    child = spawn(process.execPath, [main, 'serve', '--config', config()], { cwd: folder, env, stdio: 'ignore' })
+    child = spawn(process.execPath, [main, 'serve', '--config', config()], {
+      cwd: folder,
+      env,
+      stdio: 'ignore',
+    })
     for (;;) {
       const client = await rawClient(port).catch(() => undefined)
       client?.destroy()
       if (client !== undefined) return performance.now() - began
-      if (child.exitCode !== null || performance.now() - began > 20_000) throw new Error('the broker did not start')
+      if (child.exitCode !== null || performance.now() - began > 20_000)
+        throw new Error('the broker did not start')
       await sleep(20)
     }
   }
@@ -82,11 +87,15 @@ sandboxes: { s1: { agent: a1, identity: [{ token: { env: TOKEN } }], access: [ap
   }
 
   const placeholder = (): string => {
-    const text = execFileSync(process.execPath, [main, 'env', '--sandbox', 's1', '--format', 'json', '--config', config()], {
-      cwd: folder,
-      env,
-      encoding: 'utf8',
-    })
+    const text = execFileSync(
+      process.execPath,
+      [main, 'env', '--sandbox', 's1', '--format', 'json', '--config', config()],
+      {
+        cwd: folder,
+        env,
+        encoding: 'utf8',
+      },
+    )
     return (JSON.parse(text) as { API_KEY: string }).API_KEY
   }
 
@@ -95,11 +104,15 @@ sandboxes: { s1: { agent: a1, identity: [{ token: { env: TOKEN } }], access: [ap
     const authority = `api.good.test:${origin.port}`
     try {
       const raw = await rawClient(port)
-      raw.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\nProxy-Authorization: ${basic('s1', token)}\r\n\r\n`)
+      raw.write(
+        `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\nProxy-Authorization: ${basic('s1', token)}\r\n\r\n`,
+      )
       if ((await raw.response()).status !== 200) return
       const client = await raw.startTls({ servername: 'api.good.test', ca: caPem })
       for (let i = 0; !client.isClosed; i++) {
-        client.write(`GET /${name}-${i} HTTP/1.1\r\nHost: ${authority}\r\nAuthorization: Bearer ${handle}\r\n\r\n`)
+        client.write(
+          `GET /${name}-${i} HTTP/1.1\r\nHost: ${authority}\r\nAuthorization: Bearer ${handle}\r\n\r\n`,
+        )
         await client.response(1_000)
       }
     } catch {
@@ -111,7 +124,11 @@ sandboxes: { s1: { agent: a1, identity: [{ token: { env: TOKEN } }], access: [ap
     const random = seeded(seed)
     await start()
     const handle = placeholder()
-    const caPem = execFileSync(process.execPath, [main, 'ca', 'show', '--config', config()], { cwd: folder, env, encoding: 'utf8' })
+    const caPem = execFileSync(process.execPath, [main, 'ca', 'show', '--config', config()], {
+      cwd: folder,
+      env,
+      encoding: 'utf8',
+    })
     for (let cycle = 0; cycle < proofCount(2, 200); cycle++) {
       const loads = Array.from({ length: 4 }, (_, n) => load(`c${cycle}n${n}`, handle, caPem))
       await sleep(150 + random.below(300))
@@ -124,7 +141,9 @@ sandboxes: { s1: { agent: a1, identity: [{ token: { env: TOKEN } }], access: [ap
         database.close()
       }
       const logged = new Set(queryEvents(state(), { sandbox: 's1' }).map(({ path }) => path))
-      const swapped = origin.received.flatMap((text) => [...text.matchAll(/^GET (\S+) HTTP/gm)].map((match) => match[1] ?? ''))
+      const swapped = origin.received.flatMap((text) =>
+        [...text.matchAll(/^GET (\S+) HTTP/gm)].map((match) => match[1] ?? ''),
+      )
       expect(swapped.length).toBeGreaterThan(0)
       expect(swapped.filter((path) => !logged.has(path))).toEqual([])
       // Ten times the two seconds of the row.

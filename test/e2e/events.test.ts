@@ -34,8 +34,12 @@ describe('one event for each decision, and what it says', () => {
             `  ${name}:\n    agent: agent-${name}\n    allow: [{ host: shared.good.test, scheme: http, ports: [PLAIN], addresses: [127.0.0.0/8] }]\n`,
         )
         .join(''),
-      allow: ['{ host: bad.wild.test, ports: [1], addresses: [127.0.0.0/8] }', '{ host: spliced.good.test, ports: [TLS], tls: splice, addresses: [127.0.0.0/8] }'],
-      edit: (yaml, { tls, plain }) => yaml.replaceAll('[PLAIN]', `[${plain}]`).replaceAll('[TLS]', `[${tls}]`),
+      allow: [
+        '{ host: bad.wild.test, ports: [1], addresses: [127.0.0.0/8] }',
+        '{ host: spliced.good.test, ports: [TLS], tls: splice, addresses: [127.0.0.0/8] }',
+      ],
+      edit: (yaml, { tls, plain }) =>
+        yaml.replaceAll('[PLAIN]', `[${plain}]`).replaceAll('[TLS]', `[${tls}]`),
     })
     bench.mayDial.add('127.0.0.1:1')
   })
@@ -132,6 +136,8 @@ describe('one event for each decision, and what it says', () => {
     },
   }
 
+  const never: Act = () => Promise.reject(new TypeError('no such act'))
+
   it(`A244: mixed requests leave as many events as decisions, with the right verdicts (OCTROI_SEED=${seed})`, async () => {
     const random = seeded(seed)
     const mark = bench.mark()
@@ -139,11 +145,16 @@ describe('one event for each decision, and what it says', () => {
     const expected = { allow: 0, deny: 0, either: 0 }
     for (let i = 0; i < count; i += 8) {
       const names = Array.from({ length: 8 }, () => random.pick(Object.keys(acts)))
-      const verdicts = await Promise.all(names.map((name, n) => acts[name]?.(i + n)))
-      for (const verdict of verdicts) if (verdict !== undefined) expected[verdict]++
+      const verdicts = await Promise.all(names.map((name, n) => (acts[name] ?? never)(i + n)))
+      for (const verdict of verdicts) expected[verdict]++
     }
-    const decisions = (): LoggedEvent[] => mark.events().filter(({ kind, isOpen }) => kind === 'exchange' && isOpen !== true)
-    await until(() => decisions().length >= count, `${count} decisions`, () => decisions().length)
+    const decisions = (): LoggedEvent[] =>
+      mark.events().filter(({ kind, isOpen }) => kind === 'exchange' && isOpen !== true)
+    await until(
+      () => decisions().length >= count,
+      `${count} decisions`,
+      () => decisions().length,
+    )
     const events = await mark.decisions(count)
     const allowed = events.filter(({ verdict }) => verdict === 'allow').length
     expect(allowed).toBeGreaterThanOrEqual(expected.allow)
@@ -175,7 +186,9 @@ describe('one event for each decision, and what it says', () => {
     const { event } = await expectAllowed(bench, client, get('api.good.test', '/v1/i4', bearer()))
     atUpstream = undefined
     expect(kinds).toEqual(['decision'])
-    const rows = rawLines(bench.broker.stateFolder, {}).map((line) => JSON.parse(line) as { id: string; kind: string; verdict?: string })
+    const rows = rawLines(bench.broker.stateFolder, {}).map(
+      (line) => JSON.parse(line) as { id: string; kind: string; verdict?: string },
+    )
     expect(rows.filter(({ id }) => id === event.id).map(({ kind }) => kind)).toEqual(['decision', 'outcome'])
     client.destroy()
   })
@@ -187,7 +200,12 @@ describe('one event for each decision, and what it says', () => {
     expect(open).toMatchObject([{ isOpen: true, verdict: 'allow', agent: 'a1', tls: { mode: 'opaque' } }])
     const mark = bench.mark()
     client.destroy()
-    await until(() => mark.events().length === 0 && queryEvents(bench.broker.stateFolder, { host: 'spliced.good.test' })[0]?.isOpen !== true, 'outcome')
+    await until(
+      () =>
+        mark.events().length === 0 &&
+        queryEvents(bench.broker.stateFolder, { host: 'spliced.good.test' })[0]?.isOpen !== true,
+      'outcome',
+    )
   })
 
   it('A245: while the log cannot be written, swaps and spliced tunnels are 503, nothing leaves for them, and it recovers', async () => {
@@ -226,14 +244,23 @@ describe('one event for each decision, and what it says', () => {
     const mark = bench.mark()
     client.write(get('free.good.test', `/p?access_token=${canary}&x=${canary}`))
     await client.response()
-    client.write(`POST /body HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nCookie: ${canary}\r\nContent-Length: ${canary.length}\r\n\r\n${canary}`)
+    client.write(
+      `POST /body HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nCookie: ${canary}\r\nContent-Length: ${canary.length}\r\n\r\n${canary}`,
+    )
     await client.response()
     await mark.decisions(2)
-    await expectRefused(bench, `GET http://u:${canary}@plain.good.test/ HTTP/1.1\r\nHost: x\r\n\r\n`, { status: 400, reason: 'malformed' })
-    await expectRefused(bench, `GET http://plain.good.test/#${canary} HTTP/1.1\r\nHost: x\r\n\r\n`, { status: 400, reason: 'malformed' })
+    await expectRefused(bench, `GET http://u:${canary}@plain.good.test/ HTTP/1.1\r\nHost: x\r\n\r\n`, {
+      status: 400,
+      reason: 'malformed',
+    })
+    await expectRefused(bench, `GET http://plain.good.test/#${canary} HTTP/1.1\r\nHost: x\r\n\r\n`, {
+      status: 400,
+      reason: 'malformed',
+    })
     for (const name of readdirSync(bench.broker.stateFolder)) {
       const path = join(bench.broker.stateFolder, name)
-      if (statSync(path).isFile()) expect([name, readFileSync(path, 'latin1').includes(canary)]).toEqual([name, false])
+      if (statSync(path).isFile())
+        expect([name, readFileSync(path, 'latin1').includes(canary)]).toEqual([name, false])
     }
     expect(bench.broker.log.join('')).not.toContain(canary)
     client.destroy()
@@ -242,7 +269,9 @@ describe('one event for each decision, and what it says', () => {
   it('A246, I3: a credential that a client puts into a path is a mark in the event', async () => {
     const client = await bench.tunnel('s1', 'free.good.test')
     const mark = bench.mark()
-    client.write(`GET /p/${bench.secrets.k1}/${encodeURIComponent(Buffer.from(bench.secrets.k1).toString('base64'))} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\n\r\n`)
+    client.write(
+      `GET /p/${bench.secrets.k1}/${encodeURIComponent(Buffer.from(bench.secrets.k1).toString('base64'))} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\n\r\n`,
+    )
     await client.response()
     const [event] = await mark.decisions(1)
     expect(event?.path).toBe('/p/[credential]/[credential]')
@@ -263,13 +292,15 @@ describe('one event for each decision, and what it says', () => {
     expect((await again.response()).status).toBe(200)
     const [event] = await second.decisions(1)
     expect(event?.path).toBe(`/${fake}`)
-    // eslint-disable-next-line no-control-regex
     expect(rawLines(bench.broker.stateFolder, {}).join('')).not.toMatch(/[\u0000-\u001f\u007f\u2028\u202e]/)
     for (const one of [client, again]) one.destroy()
   })
 
   it('A250: a changed, deleted or moved row, and a tail cut behind an exported head, are found', async () => {
-    await expectRefused(bench, 'CONNECT tamper.test:443 HTTP/1.1\r\nHost: tamper.test:443\r\n\r\n', { status: 403, reason: 'host_denied' })
+    await expectRefused(bench, 'CONNECT tamper.test:443 HTTP/1.1\r\nHost: tamper.test:443\r\n\r\n', {
+      status: 403,
+      reason: 'host_denied',
+    })
     const head = exportHead(bench.broker.stateFolder)
     const [row] = queryEvents(bench.broker.stateFolder, { host: 'tamper.test' })
     const seq = row?.seq ?? 0
@@ -280,7 +311,10 @@ describe('one event for each decision, and what it says', () => {
     ]
     for (const [sql, bad] of damages) {
       const folder = mkdtempSync(join(tmpdir(), 'octroi-tamper-'))
-      cpSync(bench.broker.stateFolder, folder, { recursive: true, filter: (path) => !path.endsWith('.sock') && !path.endsWith('sockets') })
+      cpSync(bench.broker.stateFolder, folder, {
+        recursive: true,
+        filter: (path) => !path.endsWith('.sock') && !path.endsWith('sockets'),
+      })
       const database = new DatabaseSync(join(folder, 'events.db'))
       database.exec(sql)
       database.close()
@@ -297,7 +331,13 @@ describe('one event for each decision, and what it says', () => {
     const mark = bench.mark()
     const rounds = proofCount(10, 8_000)
     const host = `shared.good.test:${bench.plain.port}`
-    const clients = await Promise.all(manyNames.map(async (name) => ({ name, client: await bench.client(), login: await bench.broker.auth(name) })))
+    const clients = await Promise.all(
+      manyNames.map(async (name) => ({
+        name,
+        client: await bench.client(),
+        login: await bench.broker.auth(name),
+      })),
+    )
     for (let round = 0; round < rounds; round++) {
       await Promise.all(
         clients.map(async ({ name, client, login }) => {
@@ -308,21 +348,29 @@ describe('one event for each decision, and what it says', () => {
     }
     for (const { client } of clients) client.destroy()
     const events = await mark.decisions(rounds * manyNames.length)
-    expect(events.filter(({ path, agent, sandbox }) => `/agent-${sandbox}` !== `/${agent}` || path?.startsWith(`/${sandbox}/`) !== true)).toEqual([])
+    expect(
+      events.filter(
+        ({ path, agent, sandbox }) =>
+          `/agent-${sandbox}` !== `/${agent}` || path?.startsWith(`/${sandbox}/`) !== true,
+      ),
+    ).toEqual([])
   })
 
   it('A258: what the broker writes is owner-only and holds no body', async () => {
     const canary = 'body-canary-8Vd3Km1Rz'
     const client = await bench.tunnel('s1', 'free.good.test')
     const mark = bench.mark()
-    client.write(`POST / HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nContent-Length: ${canary.length}\r\n\r\n${canary}`)
+    client.write(
+      `POST / HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nContent-Length: ${canary.length}\r\n\r\n${canary}`,
+    )
     expect((await client.response()).body).toBe(canary)
     await mark.decisions(1)
     expect(statSync(bench.broker.stateFolder).mode & 0o077).toBe(0)
     for (const name of readdirSync(bench.broker.stateFolder, { recursive: true, encoding: 'utf8' })) {
       const path = join(bench.broker.stateFolder, name)
       if (!name.endsWith('.pem')) expect([name, statSync(path).mode & 0o077]).toEqual([name, 0])
-      if (statSync(path).isFile()) expect([name, readFileSync(path, 'latin1').includes(canary)]).toEqual([name, false])
+      if (statSync(path).isFile())
+        expect([name, readFileSync(path, 'latin1').includes(canary)]).toEqual([name, false])
     }
     client.destroy()
   })
@@ -340,7 +388,9 @@ describe('one event for each decision, and what it says', () => {
     const { response: ours } = await bench.connect('s1', 'evil.test:443')
     expect(ours.fields['proxy-status']).toContain('octroi')
     const unknown = await bench.client()
-    unknown.write(`CONNECT ${bench.at('free.good.test')} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nProxy-Authorization: ${basic('s1', 'wrong')}\r\n\r\n`)
+    unknown.write(
+      `CONNECT ${bench.at('free.good.test')} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\nProxy-Authorization: ${basic('s1', 'wrong')}\r\n\r\n`,
+    )
     await unknown.response()
     const events = await mark.decisions(4)
     expect(events.map(({ agent, verdict, reason, status }) => [agent, verdict, reason, status])).toEqual([
@@ -350,10 +400,15 @@ describe('one event for each decision, and what it says', () => {
       [undefined, 'deny', 'auth_invalid', 407],
     ])
     for (const event of events) {
-      expect(event).toMatchObject({ id: expect.stringMatching(/^[0-9A-Z]{26}$/) as string, host: expect.any(String) as string, port: expect.any(Number) as number, method: expect.any(String) as string, policy: expect.any(String) as string })
+      expect(event).toMatchObject({
+        id: expect.stringMatching(/^[0-9A-Z]{26}$/) as string,
+        host: expect.any(String) as string,
+        port: expect.any(Number) as number,
+        method: expect.any(String) as string,
+        policy: expect.any(String) as string,
+      })
       expect(event.duration_ms).toBeGreaterThanOrEqual(0)
     }
     for (const one of [client, unknown]) one.destroy()
   })
 })
-

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import type { LoggedEvent } from '../../src/audit/query.ts'
 import { attackBench, until, type AttackBench } from '../helpers/attack-bench.ts'
 import { expectAllowed, expectRefusedInside } from '../helpers/attack-cases.ts'
 import { ok, type OnRequest } from '../helpers/origin.ts'
@@ -70,8 +71,20 @@ describe('framing of HTTP/1.1', () => {
         'POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5\r\ncontent-length: 5\r\n\r\nabcde',
         'POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: 5, 5\r\n\r\nabcde',
       ],
-      'a length that is not a plain number': ['+5', '-5', '0x5', '5.0', '5 ', '5e0', '', '٥', '99999999999999999999', '5;'].map(
-        (length) => `POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: ${length}${length === '5 ' ? '\t5' : ''}\r\n\r\nabcde`,
+      'a length that is not a plain number': [
+        '+5',
+        '-5',
+        '0x5',
+        '5.0',
+        '5 ',
+        '5e0',
+        '',
+        '٥',
+        '99999999999999999999',
+        '5;',
+      ].map(
+        (length) =>
+          `POST / HTTP/1.1\r\nHost: HOST\r\nContent-Length: ${length}${length === '5 ' ? '\t5' : ''}\r\n\r\nabcde`,
       ),
       'a transfer coding that is not exactly chunked': [
         'xchunked',
@@ -176,7 +189,16 @@ describe('framing of HTTP/1.1', () => {
   })
 
   it('a broken chunk never reaches the upstream as the end of a request', async () => {
-    const bodies = ['5\r\nabcdeX', '5\r\nabcde\r\nzz\r\n', '-1\r\n', '0x5\r\nabcde\r\n0\r\n\r\n', '5\nabcde\n0\n\n', '5 5\r\nabcde\r\n', '10000000000000000\r\n', '2\r\nabc\r\n0\r\n\r\n']
+    const bodies = [
+      '5\r\nabcdeX',
+      '5\r\nabcde\r\nzz\r\n',
+      '-1\r\n',
+      '0x5\r\nabcde\r\n0\r\n\r\n',
+      '5\nabcde\n0\n\n',
+      '5 5\r\nabcde\r\n',
+      '10000000000000000\r\n',
+      '2\r\nabc\r\n0\r\n\r\n',
+    ]
     for (const body of bodies) {
       const mark = bench.mark()
       const client = await bench.tunnel('s1', 'free.good.test')
@@ -185,7 +207,11 @@ describe('framing of HTTP/1.1', () => {
       await client.closed()
       const [event] = await mark.decisions(1)
       // A chunk that could still have become whole is a client that left, not a broken one.
-      expect([body, event?.agent, event?.verdict === 'deny' || event?.end === 'client_gone']).toEqual([body, 'a1', true])
+      expect([body, event?.agent, event?.verdict === 'deny' || event?.end === 'client_gone']).toEqual([
+        body,
+        'a1',
+        true,
+      ])
       expect([body, mark.upstream()]).toEqual([body, expect.not.stringMatching(/\r\n0\r\n\r\n$/)])
     }
   })
@@ -193,7 +219,14 @@ describe('framing of HTTP/1.1', () => {
   it('A101: trailers cannot carry framing, routing or a credential, and nothing in them is swapped', async () => {
     const client = await bench.tunnel('s1', 'free.good.test')
     const placeholder = bench.placeholder('api')
-    const trailers = ['Authorization: Bearer mine', 'Content-Length: 9', 'Host: evil.test', 'Transfer-Encoding: chunked', 'X-Sum: 1', `X-Handle: ${placeholder}`]
+    const trailers = [
+      'Authorization: Bearer mine',
+      'Content-Length: 9',
+      'Host: evil.test',
+      'Transfer-Encoding: chunked',
+      'X-Sum: 1',
+      `X-Handle: ${placeholder}`,
+    ]
     const request = `${head('POST /', 'Transfer-Encoding: chunked')}3\r\nabc\r\n0\r\n${trailers.join('\r\n')}\r\n\r\n`
     const { received } = await expectAllowed(bench, client, request)
     const trailer = received.slice(received.indexOf('\r\n\r\n') + 4)
@@ -205,12 +238,21 @@ describe('framing of HTTP/1.1', () => {
   it('A102: requests in one segment get their verdicts in order, one event each', async () => {
     const client = await bench.tunnel('s1', 'read.good.test')
     const mark = bench.mark()
-    const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: ${bench.at('read.good.test')}\r\n\r\n`
+    const get = (path: string): string =>
+      `GET ${path} HTTP/1.1\r\nHost: ${bench.at('read.good.test')}\r\n\r\n`
     client.write(get('/v1/1') + get('/v1/2') + get('/admin'))
-    const statuses = [(await client.response()).status, (await client.response()).status, (await client.response()).status]
+    const statuses = [
+      (await client.response()).status,
+      (await client.response()).status,
+      (await client.response()).status,
+    ]
     expect(statuses).toEqual([200, 200, 403])
     const events = await mark.decisions(3)
-    expect(events.map(({ path, verdict }) => `${path} ${verdict}`)).toEqual(['/v1/1 allow', '/v1/2 allow', '/admin deny'])
+    expect(events.map(({ path, verdict }) => `${path} ${verdict}`)).toEqual([
+      '/v1/1 allow',
+      '/v1/2 allow',
+      '/admin deny',
+    ])
     expect(mark.upstream()).not.toContain('/admin')
   })
 
@@ -241,9 +283,16 @@ describe('framing of HTTP/1.1', () => {
       client.write(head(`GET ${path}`))
       const text = await client.read((received) => received.includes('\r\n\r\n') || client.isClosed)
       if (path === '/size') expect(text === '' || client.isClosed || text.includes(' 502 ')).toBe(true)
-      else expect([path, text.split('\r\n')[0]]).toEqual([path, expect.stringMatching(/^HTTP\/1\.1 502 octroi upstream_failed /)])
+      else
+        expect([path, text.split('\r\n')[0]]).toEqual([
+          path,
+          expect.stringMatching(/^HTTP\/1\.1 502 octroi upstream_failed /),
+        ])
       const [event] = await mark.decisions(1)
-      expect([path, event]).toMatchObject([path, { agent: 'a1', reason: 'upstream_failed', end: 'upstream_failed' }])
+      expect([path, event]).toMatchObject([
+        path,
+        { agent: 'a1', reason: 'upstream_failed', end: 'upstream_failed' },
+      ])
       client.destroy()
       const again = await bench.tunnel('s1', 'free.good.test')
       const { response } = await expectAllowed(bench, again, head('GET /clean'))
@@ -295,7 +344,7 @@ describe('framing of HTTP/1.1', () => {
       await client.closed()
       const line = refused.slice(0, refused.indexOf('\r\n'))
       expect([line, mark.plain().includes('/hidden')]).toEqual([line, false])
-      expect([line, client.text]).toEqual([line, expect.stringMatching(/^HTTP\/1\.1 4/)])
+      expect([line, client.text]).toEqual([line, expect.stringMatching(/^HTTP\/1\.1 (4|501)/)])
       const answers = client.text.match(/HTTP\/1\.1 [0-9]{3} /g)?.length ?? 0
       await mark.decisions(answers)
       client.destroy()
@@ -325,7 +374,11 @@ describe('framing of HTTP/1.1', () => {
       const mark = bench.mark()
       client.write(`GET /v1/x HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\n${lines}\r\n\r\n`)
       expect((await client.response()).status).toBe(403)
-      expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', verdict: 'deny', reason: 'handle_placement' })
+      expect((await mark.decisions(1))[0]).toMatchObject({
+        agent: 'a1',
+        verdict: 'deny',
+        reason: 'handle_placement',
+      })
       expect(mark.upstream()).toBe('')
       client.destroy()
     }
@@ -334,7 +387,11 @@ describe('framing of HTTP/1.1', () => {
   it('A111: field names that are special in JavaScript are ordinary, and thousands of fields are 431', async () => {
     const client = await bench.tunnel('s1', 'free.good.test')
     const names = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf']
-    const { received } = await expectAllowed(bench, client, head('GET /', ...names.map((name) => `${name}: 1`)))
+    const { received } = await expectAllowed(
+      bench,
+      client,
+      head('GET /', ...names.map((name) => `${name}: 1`)),
+    )
     for (const name of names) expect(received).toContain(`${name}: 1\r\n`)
     const request = head('GET /', ...Array.from({ length: 2_000 }, (_, i) => `${i}: 1`))
     await expectRefusedInside(bench, client, { request, status: 431, reason: 'too_large' })
@@ -352,12 +409,28 @@ describe('framing of HTTP/1.1', () => {
   })
 
   it('A118: in cleartext only absolute http and https URLs are taken, and https goes over verified TLS', async () => {
-    for (const target of ['*', '/', '/v1/x', 'ftp://free.good.test/', 'gopher://free.good.test/', 'file:///etc/passwd', 'ws://plain.good.test/', 'javascript:1']) {
+    for (const target of [
+      '*',
+      '/',
+      '/v1/x',
+      'ftp://free.good.test/',
+      'gopher://free.good.test/',
+      'file:///etc/passwd',
+      'ws://plain.good.test/',
+      'javascript:1',
+    ]) {
       const mark = bench.mark()
-      const { response, client } = await bench.ask('s1', `OPTIONS ${target} HTTP/1.1\r\nHost: free.good.test\r\n\r\n`)
+      const { response, client } = await bench.ask(
+        's1',
+        `OPTIONS ${target} HTTP/1.1\r\nHost: free.good.test\r\n\r\n`,
+      )
       expect([target, response.status]).toEqual([target, 400])
       await client.closed()
-      expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', verdict: 'deny', reason: 'malformed' })
+      expect((await mark.decisions(1))[0]).toMatchObject({
+        agent: 'a1',
+        verdict: 'deny',
+        reason: 'malformed',
+      })
       mark.nothingLeft()
     }
     const mark = bench.mark()
@@ -373,8 +446,14 @@ describe('framing of HTTP/1.1', () => {
     for (const method of ['GET', 'DELETE', 'OPTIONS', 'PATCH', 'PUT']) {
       const length = await expectAllowed(bench, client, `${head(`${method} /a`, 'Content-Length: 5')}hello`)
       expect(length.received).toMatch(/\r\nContent-Length: 5\r\n(.*\r\n)*\r\nhello$/)
-      const chunked = await expectAllowed(bench, client, `${head(`${method} /b`, 'Transfer-Encoding: chunked')}5\r\nhello\r\n0\r\n\r\n`)
-      expect(chunked.received).toMatch(/\r\nTransfer-Encoding: chunked\r\n(.*\r\n)*\r\n5\r\nhello\r\n0\r\n\r\n$/)
+      const chunked = await expectAllowed(
+        bench,
+        client,
+        `${head(`${method} /b`, 'Transfer-Encoding: chunked')}5\r\nhello\r\n0\r\n\r\n`,
+      )
+      expect(chunked.received).toMatch(
+        /\r\nTransfer-Encoding: chunked\r\n(.*\r\n)*\r\n5\r\nhello\r\n0\r\n\r\n$/,
+      )
     }
   })
 
@@ -421,15 +500,32 @@ describe('what an upstream reads is what the log says', () => {
     for (let i = 0; i < count; i++) {
       const method = random.pick(methods)
       const target = `/${i}/${random.pick(['a', 'a%20b', '%41', "!$&'()*+,;=", '~x', '//'])}${random.pick(['', '?', '?q=%00&x=y', '?a=//b'])}`
-      const fields = Array.from({ length: random.below(5) }, (_, n) => `X-${random.pick(['a', 'B', 'c-d'])}-${n}: ${random.pick(['1', 'a, b', '\xe9', 'x'.repeat(300), '"q"'])}`)
+      const fields = Array.from(
+        { length: random.below(5) },
+        (_, n) =>
+          `X-${random.pick(['a', 'B', 'c-d'])}-${n}: ${random.pick(['1', 'a, b', '\xe9', 'x'.repeat(300), '"q"'])}`,
+      )
       const body = random.below(2) === 0 ? Buffer.alloc(0) : random.bytes(random.below(600))
       const isChunked = body.length > 0 && random.below(2) === 0
-      const framing = isChunked ? ['Transfer-Encoding: chunked'] : body.length > 0 ? [`Content-Length: ${body.length}`] : []
-      const lines = [`${method} http://${host}${target} HTTP/1.1`, `Host: ${host}`, login.trim(), ...fields, ...framing, '', '']
+      const framing = isChunked
+        ? ['Transfer-Encoding: chunked']
+        : body.length > 0
+          ? [`Content-Length: ${body.length}`]
+          : []
+      const lines = [
+        `${method} http://${host}${target} HTTP/1.1`,
+        `Host: ${host}`,
+        login.trim(),
+        ...fields,
+        ...framing,
+        '',
+        '',
+      ]
       client.write(lines.join('\r\n'))
       client.write(isChunked ? chunked(body, random) : body)
       expect((await client.response()).status).toBe(200)
-      const empty = body.length === 0 && ['POST', 'PUT', 'PATCH'].includes(method) ? ['content-length: 0'] : []
+      const empty =
+        body.length === 0 && ['POST', 'PUT', 'PATCH'].includes(method) ? ['content-length: 0'] : []
       wanted.push({
         method,
         target,
@@ -453,20 +549,39 @@ describe('what an upstream reads is what the log says', () => {
     const before = origin.requests.length
     const cutBefore = origin.cut.length
     const count = proofCount(2_000, 100_000)
-    const sent = Array.from({ length: count }, (_, i) => mutated(random, { host: `strict.good.test:${origin.port}`, login, i }))
-    for (let i = 0; i < sent.length; i += 16) await Promise.all(sent.slice(i, i + 16).map((bytes) => sendOne(bytes)))
-    const allowed = () => mark.events().filter(({ kind, verdict }) => kind === 'exchange' && verdict === 'allow')
-    await until(() => allowed().length >= origin.requests.length - before, 'events of all requests', () => allowed().length)
+    const sent = Array.from({ length: count }, (_, i) =>
+      mutated(random, { host: `strict.good.test:${origin.port}`, login, i }),
+    )
+    for (let i = 0; i < sent.length; i += 16)
+      await Promise.all(sent.slice(i, i + 16).map((bytes) => sendOne(bytes)))
+    const allowed = () =>
+      mark.events().filter(({ kind, verdict }) => kind === 'exchange' && verdict === 'allow')
+    await until(
+      () => allowed().length >= origin.requests.length - before,
+      'events of all requests',
+      () => allowed().length,
+    )
     await bench.standing()
-    const seen = origin.requests.slice(before).map(({ method, target }) => `${method} ${target.split('?')[0]}`)
-    const logged = allowed().map(({ method, path }) => `${method} ${path}`)
-    expect(without(seen, logged)).toEqual([])
-    // A body that its client cut reached the upstream as a request that never ended.
-    expect(without(without(logged, seen), origin.cut.slice(cutBefore))).toEqual([])
+    const seen = origin.requests
+      .slice(before)
+      .map(({ method, target }) => `${method} ${target.split('?')[0]}`)
+    const named = ({ method, path }: LoggedEvent): string => `${method} ${path}`
+    expect(without(seen, allowed().map(named))).toEqual([])
+    // What a client cut or left reached the upstream as a request that never ended, or not at all.
+    const left = allowed()
+      .filter(({ end }) => end === 'client_gone')
+      .map(named)
+    expect(without(without(allowed().map(named), seen), [...origin.cut.slice(cutBefore), ...left])).toEqual(
+      [],
+    )
     // Most mutants must get somewhere, or the case proves nothing.
     expect(seen.length).toBeGreaterThan(count / 20)
     // Node knows the registered methods only; an unknown one is a token like any other to us.
-    expect(origin.errors.filter((code) => !['ECONNRESET', 'HPE_INVALID_EOF_STATE', 'HPE_INVALID_METHOD'].includes(code))).toEqual([])
+    expect(
+      origin.errors.filter(
+        (code) => !['ECONNRESET', 'HPE_INVALID_EOF_STATE', 'HPE_INVALID_METHOD'].includes(code),
+      ),
+    ).toEqual([])
   })
 
   const sendOne = async (bytes: Buffer): Promise<void> => {
@@ -492,7 +607,7 @@ const lowerName = (field: string): string => field.replace(/^[^:]+/, (name) => n
 
 function chunked(body: Buffer, random: Seeded): Buffer {
   const parts: Buffer[] = []
-  for (let at = 0; at < body.length; ) {
+  for (let at = 0; at < body.length;) {
     const size = Math.min(body.length - at, 1 + random.below(200))
     parts.push(Buffer.from(`${size.toString(16)}\r\n`), body.subarray(at, at + size), Buffer.from('\r\n'))
     at += size
@@ -500,7 +615,36 @@ function chunked(body: Buffer, random: Seeded): Buffer {
   return Buffer.concat([...parts, Buffer.from('0\r\n\r\n')])
 }
 
-const pieces = ['\r', '\n', '\r\n', ' ', '\t', ':', '\0', ',', ';', '0', '5', 'Content-Length: 5\r\n', 'Content-Length: 0\r\n', 'Transfer-Encoding: chunked\r\n', 'Transfer-Encoding: identity\r\n', 'Connection: close\r\n', 'Connection: content-length\r\n', 'Expect: 100-continue\r\n', '0\r\n\r\n', '5\r\nhello\r\n', 'GET /smuggled HTTP/1.1\r\nHost: strict.good.test\r\n\r\n', 'X: y\r\n z: w\r\n', '\x0b', '\x85', '%0d%0a', 'HTTP/1.0', 'HTTP/1.1', '\r\n\r\n']
+const pieces = [
+  '\r',
+  '\n',
+  '\r\n',
+  ' ',
+  '\t',
+  ':',
+  '\0',
+  ',',
+  ';',
+  '0',
+  '5',
+  'Content-Length: 5\r\n',
+  'Content-Length: 0\r\n',
+  'Transfer-Encoding: chunked\r\n',
+  'Transfer-Encoding: identity\r\n',
+  'Connection: close\r\n',
+  'Connection: content-length\r\n',
+  'Expect: 100-continue\r\n',
+  '0\r\n\r\n',
+  '5\r\nhello\r\n',
+  'GET /smuggled HTTP/1.1\r\nHost: strict.good.test\r\n\r\n',
+  'X: y\r\n z: w\r\n',
+  '\x0b',
+  '\x85',
+  '%0d%0a',
+  'HTTP/1.0',
+  'HTTP/1.1',
+  '\r\n\r\n',
+]
 
 /** One to three valid requests in a row, damaged in a few places. */
 function mutated(random: Seeded, facts: { host: string; login: string; i: number }): Buffer {
@@ -519,7 +663,8 @@ function mutated(random: Seeded, facts: { host: string; login: string; i: number
     const at = random.below(text.length)
     const kind = random.below(5)
     if (kind === 0) text = text.slice(0, at) + text.slice(at + 1 + random.below(4))
-    else if (kind === 1) text = text.slice(0, at) + String.fromCharCode(random.below(256)) + text.slice(at + 1)
+    else if (kind === 1)
+      text = text.slice(0, at) + String.fromCharCode(random.below(256)) + text.slice(at + 1)
     else if (kind === 2) text = text.slice(0, at) + random.pick(pieces) + text.slice(at)
     else if (kind === 3) {
       // After a line end, where fields are: most damage elsewhere ends in the same refusal.

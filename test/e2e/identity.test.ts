@@ -11,7 +11,9 @@ describe('who asks', () => {
   let certificate: Issued
 
   beforeAll(async () => {
-    certificate = await (await createTestCa()).issue({ names: ['client.test'], usages: ['1.3.6.1.5.5.7.3.2'] })
+    certificate = await (
+      await createTestCa()
+    ).issue({ names: ['client.test'], usages: ['1.3.6.1.5.5.7.3.2'] })
     const fingerprint = createHash('sha256').update(new X509Certificate(certificate.cert).raw).digest('hex')
     bench = await attackBench({
       more: 'listen: { proxy: [127.0.0.1:0, "https://127.0.0.1:0"], admin: 127.0.0.1:0 }\n',
@@ -36,7 +38,8 @@ templates:
   afterAll(() => bench.stop())
 
   const authority = (host = 'api.good.test'): string => bench.at(host)
-  const connectLine = (host?: string): string => `CONNECT ${authority(host)} HTTP/1.1\r\nHost: ${authority(host)}\r\n`
+  const connectLine = (host?: string): string =>
+    `CONNECT ${authority(host)} HTTP/1.1\r\nHost: ${authority(host)}\r\n`
   const getPlain = (fields = ''): string =>
     `GET ${bench.url('plain.good.test')}/a HTTP/1.1\r\nHost: plain.good.test:${bench.plain.port}\r\n${fields}\r\n`
 
@@ -50,7 +53,12 @@ templates:
     expect(response.fields['content-length']).toBe(String(response.body.length))
     expect(client.isClosed).toBe(false)
     const [event] = await mark.decisions(1)
-    expect(event).toMatchObject({ verdict: 'deny', reason: 'auth_missing', status: 407, host: 'api.good.test' })
+    expect(event).toMatchObject({
+      verdict: 'deny',
+      reason: 'auth_missing',
+      status: 407,
+      host: 'api.good.test',
+    })
     expect(event?.agent).toBeUndefined()
     expect(event?.sandbox).toBeUndefined()
     mark.nothingLeft()
@@ -67,7 +75,8 @@ templates:
     expect((await client.response()).status).toBe(200)
     client.destroy()
     expect(wrong.status).toBe(407)
-    const likeness = (text: string): string => text.replaceAll(/[0-9A-Z]{26}/g, 'ID').replaceAll('auth_invalid', 'auth_missing')
+    const likeness = (text: string): string =>
+      text.replaceAll(/[0-9A-Z]{26}/g, 'ID').replaceAll('auth_invalid', 'auth_missing')
     expect(likeness(wrong.raw)).toBe(likeness(missing.raw))
     const events = await mark.decisions(3)
     expect(events.map(({ reason }) => reason)).toEqual(['auth_missing', 'auth_invalid', 'access'])
@@ -78,7 +87,9 @@ templates:
     const client = await bench.client()
     const statuses: number[] = []
     for (let i = 0; i < 20; i++) {
-      client.write(`${connectLine('guess.good.test')}Proxy-Authorization: ${basic('s2', `guess${i}`)}\r\n\r\n`)
+      client.write(
+        `${connectLine('guess.good.test')}Proxy-Authorization: ${basic('s2', `guess${i}`)}\r\n\r\n`,
+      )
       const response = await client.response()
       statuses.push(response.status)
       if (response.status === 429) expect(response.fields['retry-after']).toMatch(/^[0-9]+$/)
@@ -88,7 +99,10 @@ templates:
     expect(response.status).toBe(200)
     owner.destroy()
     await owner.closed()
-    await until(() => mark.events().some(({ agent, verdict }) => agent === 'a2' && verdict === 'allow'), 'event of the owner')
+    await until(
+      () => mark.events().some(({ agent, verdict }) => agent === 'a2' && verdict === 'allow'),
+      'event of the owner',
+    )
     mark.tally(21)
     expect(mark.upstream()).toBe('')
   })
@@ -124,7 +138,9 @@ templates:
     const mark = bench.mark()
     const tls = await secure()
     tls.write(`${connectLine()}${await bench.broker.auth('s1')}\r\n`)
-    const answer = await new Promise<string>((resolve) => tls.once('data', (chunk: Buffer) => resolve(chunk.toString())))
+    const answer = await new Promise<string>((resolve) =>
+      tls.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+    )
     tls.destroy()
     expect(answer).toMatch(/^HTTP\/1\.1 403 octroi identity_mismatch /)
     await mark.decisions(1)
@@ -135,7 +151,9 @@ templates:
     const mark = bench.mark()
     const tls = await secure()
     tls.write(`${connectLine()}\r\n`)
-    const answer = await new Promise<string>((resolve) => tls.once('data', (chunk: Buffer) => resolve(chunk.toString())))
+    const answer = await new Promise<string>((resolve) =>
+      tls.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+    )
     tls.destroy()
     expect(answer).toMatch(/^HTTP\/1\.1 403 octroi host_denied /)
     expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a6', sandbox: 'by-certificate' })
@@ -143,7 +161,9 @@ templates:
 
   it('a source address alone opens what a rule allows and never earns a swap', async () => {
     const mark = bench.mark()
-    const socket = bench.own(() => connect({ port: bench.broker.port, host: '127.0.0.1', localAddress: '127.0.0.2' }))
+    const socket = bench.own(() =>
+      connect({ port: bench.broker.port, host: '127.0.0.1', localAddress: '127.0.0.2' }),
+    )
     socket.write(`${connectLine()}\r\n`)
     await new Promise((resolve) => socket.once('data', resolve))
     const options = { socket, servername: 'api.good.test', ca: bench.broker.ca, ALPNProtocols: ['http/1.1'] }
@@ -151,7 +171,9 @@ templates:
     await new Promise((resolve) => tls.once('secureConnect', resolve))
     const handle = bench.placeholder('api', 'by-source')
     tls.write(`GET /v1/x HTTP/1.1\r\nHost: ${authority()}\r\nAuthorization: Bearer ${handle}\r\n\r\n`)
-    const answer = await new Promise<string>((resolve) => tls.once('data', (chunk: Buffer) => resolve(chunk.toString())))
+    const answer = await new Promise<string>((resolve) =>
+      tls.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+    )
     tls.destroy()
     expect(answer).toMatch(/^HTTP\/1\.1 403 octroi handle_unknown /)
     expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a5', sandbox: 'by-source', verdict: 'deny' })
@@ -162,17 +184,24 @@ templates:
     const listener = bench.broker.app.listeners.find(({ address }) => address.startsWith('https://'))
     const port = Number(listener?.address.match(/[0-9]+$/)?.[0])
     const options = { ca: bench.broker.ca, cert: certificate.cert, key: certificate.key }
-    const tls = bench.own(() => connectTls({ host: '127.0.0.1', port, ...options, ALPNProtocols: ['http/1.1'] }))
+    const tls = bench.own(() =>
+      connectTls({ host: '127.0.0.1', port, ...options, ALPNProtocols: ['http/1.1'] }),
+    )
     tls.on('error', () => undefined)
     await new Promise((resolve) => tls.once('secureConnect', resolve))
     return tls
   }
 
   it('A006: two Proxy-Authorization lines are 400, and neither identity is used', async () => {
-    for (const pair of [['s1', 's2'], ['s1', 's1']] as const) {
+    for (const pair of [
+      ['s1', 's2'],
+      ['s1', 's1'],
+    ] as const) {
       const mark = bench.mark()
       const client = await bench.client()
-      client.write(`${connectLine()}${await bench.broker.auth(pair[0])}${await bench.broker.auth(pair[1])}\r\n`)
+      client.write(
+        `${connectLine()}${await bench.broker.auth(pair[0])}${await bench.broker.auth(pair[1])}\r\n`,
+      )
       expect((await client.response()).status).toBe(400)
       await client.closed()
       const [event] = await mark.decisions(1)
@@ -189,7 +218,9 @@ templates:
     expect((await client.response()).status).toBe(200)
     const inside = await bench.tunnel('s1', 'free.good.test')
     const login = await bench.broker.auth('s1')
-    inside.write(`GET / HTTP/1.1\r\nHost: ${authority('free.good.test')}\r\n${login}Proxy-Connection: keep-alive\r\n\r\n`)
+    inside.write(
+      `GET / HTTP/1.1\r\nHost: ${authority('free.good.test')}\r\n${login}Proxy-Connection: keep-alive\r\n\r\n`,
+    )
     expect((await inside.response()).status).toBe(200)
     const events = await mark.decisions(2)
     expect(events.map(({ agent, verdict }) => `${agent} ${verdict}`)).toEqual(['a1 allow', 'a1 allow'])
@@ -228,7 +259,9 @@ templates:
     const client = await bench.tunnel('s2', 'api.good.test')
     const login = await bench.broker.auth('s1')
     const handle = bench.placeholder('api')
-    client.write(`GET /v1/x HTTP/1.1\r\nHost: ${authority()}\r\n${login}Authorization: Bearer ${handle}\r\n\r\n`)
+    client.write(
+      `GET /v1/x HTTP/1.1\r\nHost: ${authority()}\r\n${login}Authorization: Bearer ${handle}\r\n\r\n`,
+    )
     const response = await client.response()
     expect(response.status).toBe(403)
     expect(response.statusLine).toContain('handle_unknown')
@@ -240,7 +273,9 @@ templates:
   it('A012: the admin token opens nothing on the proxy port', async () => {
     const mark = bench.mark()
     const client = await bench.client()
-    client.write(`${connectLine()}Proxy-Authorization: Bearer ${'a'.repeat(43)}\r\nAuthorization: Bearer ${'a'.repeat(43)}\r\n\r\n`)
+    client.write(
+      `${connectLine()}Proxy-Authorization: Bearer ${'a'.repeat(43)}\r\nAuthorization: Bearer ${'a'.repeat(43)}\r\n\r\n`,
+    )
     expect((await client.response()).status).toBe(407)
     expect((await mark.decisions(1))[0]).toMatchObject({ verdict: 'deny', reason: 'auth_invalid' })
     mark.nothingLeft()
@@ -312,12 +347,16 @@ templates:
       'Forwarded: for=10.0.0.5',
       'Via: 1.1 x',
       'X-Real-IP: 10.0.0.5',
+      'X_Forwarded_For: 10.0.0.5',
+      'Proxy_Authorization: Basic eDp5',
+      'True-Client-IP: 10.0.0.5',
     ]
     const client = await bench.client()
     client.write(getPlain(`${await bench.broker.auth('s1')}${forged.join('\r\n')}\r\n`))
     expect((await client.response()).status).toBe(200)
     const received = mark.plain()
-    for (const line of forged) expect(received.toLowerCase()).not.toContain(`${line.split(':')[0]?.toLowerCase()}:`)
+    for (const line of forged)
+      expect(received.toLowerCase()).not.toContain(`${line.split(':')[0]?.toLowerCase()}:`)
     const [event] = await mark.decisions(1)
     expect(event).toMatchObject({ agent: 'a1', sandbox: 's1', verdict: 'allow' })
     expect(JSON.stringify(event)).not.toContain('10.0.0.5')
@@ -325,7 +364,10 @@ templates:
 
   it('A017: a sandbox made again under an old name takes neither the old password nor the old handle', async () => {
     const create = async (): Promise<{ id: string; token: string }> => {
-      const { status, answer } = await bench.admin('POST', '/v1/sandboxes', { template: 'again', name: 'phoenix' })
+      const { status, answer } = await bench.admin('POST', '/v1/sandboxes', {
+        template: 'again',
+        name: 'phoenix',
+      })
       expect(status).toBe(201)
       const { sandbox, token } = answer as { sandbox: { id: string }; token: string }
       return { id: sandbox.id, token }
@@ -340,14 +382,20 @@ templates:
     expect(bench.placeholder('api', 'phoenix')).not.toBe(oldHandle)
     const mark = bench.mark()
     const client = await bench.client()
-    client.write(`${connectLine('phoenix.good.test')}Proxy-Authorization: ${basic('phoenix', first.token)}\r\n\r\n`)
+    client.write(
+      `${connectLine('phoenix.good.test')}Proxy-Authorization: ${basic('phoenix', first.token)}\r\n\r\n`,
+    )
     expect((await client.response()).status).toBe(407)
     const inside = await bench.tunnel('phoenix', 'api.good.test')
     inside.write(`GET /v1/x HTTP/1.1\r\nHost: ${authority()}\r\nAuthorization: Bearer ${oldHandle}\r\n\r\n`)
     const response = await inside.response()
     expect(response.statusLine).toMatch(/^HTTP\/1\.1 403 octroi handle_unknown /)
     const events = await mark.decisions(2)
-    expect(events[1]).toMatchObject({ sandbox: 'phoenix', reason: 'handle_unknown', note: 'handle_wrong_sandbox' })
+    expect(events[1]).toMatchObject({
+      sandbox: 'phoenix',
+      reason: 'handle_unknown',
+      note: 'handle_wrong_sandbox',
+    })
     expect(mark.upstream()).toBe('')
     expect((await bench.admin('DELETE', '/v1/sandboxes/phoenix')).status).toBe(200)
   })
@@ -367,20 +415,27 @@ templates:
     const { token } = answer as { token: string }
     bench.guard('rotated', token)
     expect(token).not.toBe(old)
-    const both = [...Array.from({ length: 5 }, () => askWith(old)), ...Array.from({ length: 5 }, () => askWith(token))]
+    const both = [
+      ...Array.from({ length: 5 }, () => askWith(old)),
+      ...Array.from({ length: 5 }, () => askWith(token)),
+    ]
     expect(new Set(await Promise.all([...before, ...both]))).toEqual(new Set([200]))
     await new Promise((resolve) => setTimeout(resolve, 450))
     expect(await askWith(old)).toBe(407)
     expect(await askWith(token)).toBe(200)
     const events = await mark.decisions(22)
-    expect(events.filter(({ verdict }) => verdict === 'deny').map(({ reason }) => reason)).toEqual(['auth_invalid'])
+    expect(events.filter(({ verdict }) => verdict === 'deny').map(({ reason }) => reason)).toEqual([
+      'auth_invalid',
+    ])
   })
 
   it('A020: hundreds of made-up users leave the owner of a real name alone', async () => {
     const mark = bench.mark()
     const client = await bench.client()
     for (let i = 0; i < 300; i++)
-      client.write(`${connectLine('ghost.good.test')}Proxy-Authorization: ${basic(`ghost${i}`, 'x'.repeat(40))}\r\n\r\n`)
+      client.write(
+        `${connectLine('ghost.good.test')}Proxy-Authorization: ${basic(`ghost${i}`, 'x'.repeat(40))}\r\n\r\n`,
+      )
     for (let i = 0; i < 300; i++) expect([407, 429]).toContain((await client.response()).status)
     const { response, client: owner } = await bench.connect('s2', authority())
     expect(response.status).toBe(200)

@@ -3,7 +3,14 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connect as connectTls, createSecureContext, createServer as createTlsServer, type SecureContext, type TLSSocket, type TlsOptions } from 'node:tls'
+import {
+  connect as connectTls,
+  createSecureContext,
+  createServer as createTlsServer,
+  type SecureContext,
+  type TLSSocket,
+  type TlsOptions,
+} from 'node:tls'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { attackBench, type AttackBench } from '../helpers/attack-bench.ts'
 import { startTestBroker } from '../helpers/broker.ts'
@@ -23,7 +30,12 @@ const long253 = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'c'.repeat(60)}.${'d'.rep
 async function namedServer(contexts: ReadonlyMap<string, SecureContext>, options: TlsOptions = {}) {
   const received = { text: '', clientCertificates: 0 }
   const sockets = new Set<Socket>()
-  const server = createTlsServer({ SNICallback: (name, done) => done(null, contexts.get(name)), requestCert: true, rejectUnauthorized: false, ...options })
+  const server = createTlsServer({
+    SNICallback: (name, done) => done(null, contexts.get(name)),
+    requestCert: true,
+    rejectUnauthorized: false,
+    ...options,
+  })
   server.on('tlsClientError', () => undefined)
   server.on('connection', (socket) => {
     sockets.add(socket)
@@ -49,7 +61,8 @@ async function namedServer(contexts: ReadonlyMap<string, SecureContext>, options
 type Bad = (root: TestCa, host: string) => Promise<Issued | { cert: string; key: string; chain: string }>
 
 const badCertificates: Readonly<Record<string, Bad>> = {
-  expired: (root, host) => root.issue({ names: [host], notBefore: Date.now() - 9 * day, notAfter: Date.now() - day }),
+  expired: (root, host) =>
+    root.issue({ names: [host], notBefore: Date.now() - 9 * day, notAfter: Date.now() - day }),
   'not-yet': (root, host) => root.issue({ names: [host], notBefore: Date.now() + day }),
   'wrong-host': (root) => root.issue({ names: ['other.bad.test'] }),
   'self-signed': async (_root, host) => {
@@ -64,10 +77,12 @@ const badCertificates: Readonly<Record<string, Bad>> = {
   sha1: (root, host) => root.issue({ names: [host], hash: 'SHA-1' }),
   'cn-only': (root, host) => root.issue({ names: [], commonName: host }),
   nul: (root, host) => root.issue({ names: [`${host}\0.evil.test`] }),
-  constraint: async (root, host) => (await root.intermediate({ permittedDns: 'other.test' })).issue({ names: [host] }),
+  constraint: async (root, host) =>
+    (await root.intermediate({ permittedDns: 'other.test' })).issue({ names: [host] }),
   'no-ca': async (root, host) => (await root.intermediate({ isCa: false })).issue({ names: [host] }),
   'client-only': (root, host) => root.issue({ names: [host], usages: ['1.3.6.1.5.5.7.3.2'] }),
-  depth: async (root, host) => (await (await root.intermediate({ pathLength: 0 })).intermediate()).issue({ names: [host] }),
+  depth: async (root, host) =>
+    (await (await root.intermediate({ pathLength: 0 })).intermediate()).issue({ names: [host] }),
 }
 
 describe('TLS to the upstream', () => {
@@ -81,21 +96,39 @@ describe('TLS to the upstream', () => {
     const contexts = new Map<string, SecureContext>()
     for (const [name, make] of Object.entries(badCertificates)) {
       const { chain, key } = await make(root, `${name}.bad.test`)
-      contexts.set(`${name}.bad.test`, createSecureContext({ cert: chain, key, ciphers: 'DEFAULT@SECLEVEL=0' }))
+      contexts.set(
+        `${name}.bad.test`,
+        createSecureContext({ cert: chain, key, ciphers: 'DEFAULT@SECLEVEL=0' }),
+      )
     }
     const good = await root.issue({ names: ['good.bad.test', '*.bad.test'] })
     contexts.set('good.bad.test', createSecureContext({ cert: good.chain, key: good.key }))
     contexts.set('a.b.bad.test', createSecureContext({ cert: good.chain, key: good.key }))
     server = await namedServer(contexts)
     const { chain, key } = await root.issue({ names: ['good.bad.test'], keyKind: 'rsa2048' })
-    legacy = await namedServer(new Map(), { cert: chain, key, minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' })
-    weak = await namedServer(new Map(), { cert: chain, key, maxVersion: 'TLSv1.2', ciphers: 'AES128-SHA:NULL-SHA256:ADH-AES128-SHA256@SECLEVEL=0' })
+    legacy = await namedServer(new Map(), {
+      cert: chain,
+      key,
+      minVersion: 'TLSv1',
+      maxVersion: 'TLSv1.1',
+      ciphers: 'DEFAULT@SECLEVEL=0',
+    })
+    weak = await namedServer(new Map(), {
+      cert: chain,
+      key,
+      maxVersion: 'TLSv1.2',
+      ciphers: 'AES128-SHA:NULL-SHA256:ADH-AES128-SHA256@SECLEVEL=0',
+    })
     bench = await attackBench({
-      allow: [server, legacy, weak].map(({ port }) => `{ host: "*.bad.test", ports: [${port}], addresses: [127.0.0.0/8] }`),
+      allow: [server, legacy, weak].map(
+        ({ port }) => `{ host: "*.bad.test", ports: [${port}], addresses: [127.0.0.0/8] }`,
+      ),
       files: { 'bad-root.pem': root.cert },
     })
     for (const { port } of [server, legacy, weak]) bench.mayDial.add(`127.0.0.1:${port}`)
-    await bench.broker.reconfigure((await bench.config()).replace('ca: [root.pem]', 'ca: [root.pem, bad-root.pem]'))
+    await bench.broker.reconfigure(
+      (await bench.config()).replace('ca: [root.pem]', 'ca: [root.pem, bad-root.pem]'),
+    )
   })
   afterEach(() => bench.standing())
   afterAll(async () => {
@@ -127,7 +160,12 @@ describe('TLS to the upstream', () => {
       expect(response.statusLine).toMatch(/^HTTP\/1\.1 502 octroi upstream_tls /)
       expect(JSON.parse(response.body)).toMatchObject({ retry: 'never', reason: 'upstream_tls' })
       expect(received).toBe('')
-      expect(event).toMatchObject({ agent: 'a1', reason: 'upstream_tls', status: 502, host: `${name}.bad.test` })
+      expect(event).toMatchObject({
+        agent: 'a1',
+        reason: 'upstream_tls',
+        status: 502,
+        host: `${name}.bad.test`,
+      })
     })
   }
 
@@ -156,7 +194,12 @@ describe('TLS to the upstream', () => {
     await new Promise<void>((resolve) => tap.listen(0, '127.0.0.1', resolve))
     const { port } = tap.address() as AddressInfo
     const before = await bench.config()
-    await bench.broker.reconfigure(before.replace('allow:\n      - {', `allow:\n      - { host: tap.good.test, ports: [${port}], addresses: [127.0.0.0/8] }\n      - {`))
+    await bench.broker.reconfigure(
+      before.replace(
+        'allow:\n      - {',
+        `allow:\n      - { host: tap.good.test, ports: [${port}], addresses: [127.0.0.0/8] }\n      - {`,
+      ),
+    )
     bench.mayDial.add(`127.0.0.1:${port}`)
     const client = await bench.tunnel('s1', `tap.good.test:${port}`)
     client.write(`GET / HTTP/1.1\r\nHost: tap.good.test:${port}\r\n\r\n`)
@@ -166,7 +209,10 @@ describe('TLS to the upstream', () => {
     expect(versions.every((version) => version === 0x0304 || version === 0x0303)).toBe(true)
     expect(versions).toContain(0x0304)
     // NULL, export, RC4, DES and 3DES, anonymous, MD5: RFC 9325 section 4.1.
-    const broken = new Set([0x0000, 0x0001, 0x0002, 0x0003, 0x0004, 0x0005, 0x0006, 0x0008, 0x0009, 0x000a, 0x0011, 0x0013, 0x0016, 0x0018, 0x001b, 0x0034, 0xc007, 0xc008, 0xc011, 0xc012, 0xc018])
+    const broken = new Set([
+      0x0000, 0x0001, 0x0002, 0x0003, 0x0004, 0x0005, 0x0006, 0x0008, 0x0009, 0x000a, 0x0011, 0x0013, 0x0016,
+      0x0018, 0x001b, 0x0034, 0xc007, 0xc008, 0xc011, 0xc012, 0xc018,
+    ])
     expect(suites.filter((suite) => broken.has(suite))).toEqual([])
     await bench.broker.reconfigure(before)
     await new Promise((resolve) => tap.close(resolve))
@@ -186,7 +232,10 @@ function readHello(record: Buffer): { suites: number[]; versions: number[]; serv
   for (at += 2; at < end; at += 4 + record.readUInt16BE(at + 2)) {
     const type = record.readUInt16BE(at)
     if (type === 0) serverName = true
-    if (type === 43) versions = Array.from({ length: record.readUInt8(at + 4) / 2 }, (_, i) => record.readUInt16BE(at + 5 + 2 * i))
+    if (type === 43)
+      versions = Array.from({ length: record.readUInt8(at + 4) / 2 }, (_, i) =>
+        record.readUInt16BE(at + 5 + 2 * i),
+      )
   }
   return { suites, versions, serverName }
 }
@@ -243,7 +292,10 @@ describe('TLS to the client', () => {
     await client.closed()
     client.destroy()
     const events = await mark.decisions(2)
-    expect(events.map(({ verdict, reason }) => `${verdict} ${reason}`)).toEqual(['deny host_denied', 'deny malformed'])
+    expect(events.map(({ verdict, reason }) => `${verdict} ${reason}`)).toEqual([
+      'deny host_denied',
+      'deny malformed',
+    ])
     mark.nothingLeft()
   })
 
@@ -254,9 +306,18 @@ describe('TLS to the client', () => {
     writeFileSync(join(folder, 'leaf.pem'), leafOf(client.socket).toString())
     client.destroy()
     const verify = (file: string, ...more: string[]): string =>
-      openssl(context, ['verify', '-x509_strict', ...more, '-CAfile', join(folder, 'ca.pem'), join(folder, file)])
+      openssl(context, [
+        'verify',
+        '-x509_strict',
+        ...more,
+        '-CAfile',
+        join(folder, 'ca.pem'),
+        join(folder, file),
+      ])
     expect(verify('ca.pem')).toMatch(/: OK$/m)
-    expect(verify('leaf.pem', '-purpose', 'sslserver', '-verify_hostname', 'strict.wild.test')).toMatch(/: OK$/m)
+    expect(verify('leaf.pem', '-purpose', 'sslserver', '-verify_hostname', 'strict.wild.test')).toMatch(
+      /: OK$/m,
+    )
     rmSync(folder, { recursive: true })
   })
 
@@ -281,7 +342,8 @@ describe('TLS to the client', () => {
     }
     for (const name of readdirSync(folder, { recursive: true, encoding: 'utf8' })) {
       const path = join(folder, name)
-      if (statSync(path).isFile()) expect([name, /PRIVATE KEY/.test(readFileSync(path, 'latin1'))]).toEqual([name, false])
+      if (statSync(path).isFile())
+        expect([name, /PRIVATE KEY/.test(readFileSync(path, 'latin1'))]).toEqual([name, false])
     }
     for (const path of ['/ca', '/ca.key', '/debug', '/metrics', '/../ca.key', '/v1/ca', '/proxy.pac']) {
       for (const port of [adminPort, bench.broker.port]) {
@@ -295,7 +357,10 @@ describe('TLS to the client', () => {
 
   it('A134: two installations have different keys', async () => {
     const other = await startTestBroker({ yaml: 'sandboxes: {}\n' })
-    const keyOf = (pem: string): string => createHash('sha256').update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' })).digest('hex')
+    const keyOf = (pem: string): string =>
+      createHash('sha256')
+        .update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' }))
+        .digest('hex')
     expect(keyOf(other.ca)).not.toBe(keyOf(bench.broker.ca))
     await other.stop()
   })
@@ -303,7 +368,9 @@ describe('TLS to the client', () => {
   it('A137, B007: a client that speaks HTTP/2 only is told so in the handshake', async () => {
     const mark = bench.mark()
     const client = await opened('free.good.test')
-    await expect(client.startTls({ servername: 'free.good.test', ca: bench.broker.ca, ALPNProtocols: ['h2'] })).rejects.toThrow(/no application protocol|alert number 120/i)
+    await expect(
+      client.startTls({ servername: 'free.good.test', ca: bench.broker.ca, ALPNProtocols: ['h2'] }),
+    ).rejects.toThrow(/no application protocol|alert number 120/i)
     const [event] = await mark.decisions(1)
     expect(event).toMatchObject({ agent: 'a1', verdict: 'deny', reason: 'non_tls' })
     expect(mark.upstream()).toBe('')
@@ -311,7 +378,11 @@ describe('TLS to the client', () => {
 
   it('A137: an HTTP/2 preface without ALPN is 505, and many names are chosen from in peace', async () => {
     const plain = await opened('free.good.test')
-    const noAlpn = await plain.startTls({ servername: 'free.good.test', ca: bench.broker.ca, ALPNProtocols: undefined } as never)
+    const noAlpn = await plain.startTls({
+      servername: 'free.good.test',
+      ca: bench.broker.ca,
+      ALPNProtocols: undefined,
+    } as never)
     const mark = bench.mark()
     noAlpn.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
     expect((await noAlpn.response()).status).toBe(505)
@@ -319,14 +390,22 @@ describe('TLS to the client', () => {
     await mark.decisions(1)
     const many = await opened('free.good.test')
     const names = [...Array.from({ length: 100 }, (_, i) => `x-${i}`), 'http/1.1']
-    const tls = await many.startTls({ servername: 'free.good.test', ca: bench.broker.ca, ALPNProtocols: names })
+    const tls = await many.startTls({
+      servername: 'free.good.test',
+      ca: bench.broker.ca,
+      ALPNProtocols: names,
+    })
     expect((tls.socket as TLSSocket).alpnProtocol).toBe('http/1.1')
     tls.destroy()
   })
 
   it('A138: renegotiation of TLS 1.2 ends at the client and brings nothing upstream', async () => {
     const raw = await opened('free.good.test')
-    const tls = await raw.startTls({ servername: 'free.good.test', ca: bench.broker.ca, maxVersion: 'TLSv1.2' })
+    const tls = await raw.startTls({
+      servername: 'free.good.test',
+      ca: bench.broker.ca,
+      maxVersion: 'TLSv1.2',
+    })
     const mark = bench.mark()
     const renegotiated = await new Promise<boolean>((resolve) => {
       const isTried = (tls.socket as TLSSocket).renegotiate({}, (error) => resolve(error === null))
@@ -356,7 +435,9 @@ describe('TLS to the client', () => {
     const { client } = await bench.connect('s2', authority('api.good.test'))
     const again = await client.startTls({ ...options, ...(bytes.length > 0 ? { session: bytes } : {}) })
     const mark = bench.mark()
-    again.write(`GET /v1/y HTTP/1.1\r\nHost: ${authority('api.good.test')}\r\nAuthorization: Bearer ${bench.placeholder('api')}\r\n\r\n`)
+    again.write(
+      `GET /v1/y HTTP/1.1\r\nHost: ${authority('api.good.test')}\r\nAuthorization: Bearer ${bench.placeholder('api')}\r\n\r\n`,
+    )
     expect((await again.response()).statusLine).toContain('handle_unknown')
     const events = await mark.decisions(1)
     expect(events[0]).toMatchObject({ agent: 'a2', verdict: 'deny' })
@@ -375,7 +456,7 @@ describe('TLS to the client', () => {
           const bytes = Buffer.from(good)
           for (let n = 1 + random.below(4); n > 0; n--) bytes[random.below(bytes.length)] = random.below(256)
           const cut = random.below(4) === 0 ? bytes.subarray(0, random.below(bytes.length)) : bytes
-          for (let at = 0; at < cut.length; ) {
+          for (let at = 0; at < cut.length;) {
             const size = random.below(3) === 0 ? 1 + random.below(40) : cut.length
             client.write(cut.subarray(at, at + size))
             at += size
@@ -394,7 +475,11 @@ describe('TLS to the client', () => {
 
 describe('an environment that weakens TLS', () => {
   it('A127: the broker does not start with certificate checks off or keys written to a file', async () => {
-    for (const env of [{ NODE_TLS_REJECT_UNAUTHORIZED: '0' }, { SSLKEYLOGFILE: '/tmp/keys' }, { NODE_OPTIONS: '--tls-keylog=/tmp/keys' }]) {
+    for (const env of [
+      { NODE_TLS_REJECT_UNAUTHORIZED: '0' },
+      { SSLKEYLOGFILE: '/tmp/keys' },
+      { NODE_OPTIONS: '--tls-keylog=/tmp/keys' },
+    ]) {
       const name = Object.keys(env)[0] ?? ''
       await expect(startTestBroker({ yaml: 'sandboxes: {}\n', env })).rejects.toThrow(name)
     }

@@ -26,7 +26,9 @@ describe('revocation and new policies reach what is open', () => {
         const path = head.split(' ')[1] ?? ''
         if (!path.includes('/stream')) return void socket.write(ok(`${head}${body}`))
         streams.set(path, socket)
-        socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n')
+        socket.write(
+          'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n',
+        )
         const timer = setInterval(() => socket.write('6\r\n: up\n\n\r\n'), 10)
         socket.on('close', () => {
           clearInterval(timer)
@@ -42,7 +44,8 @@ templates:
       - { host: spliced.good.test, ports: [TLS], tls: splice, addresses: [127.0.0.0/8] }
       - { host: plain.good.test, scheme: http, ports: [PLAIN], addresses: [127.0.0.0/8] }
 `,
-      edit: (yaml, { tls, plain }) => yaml.replaceAll('[TLS]', `[${tls}]`).replaceAll('[PLAIN]', `[${plain}]`),
+      edit: (yaml, { tls, plain }) =>
+        yaml.replaceAll('[TLS]', `[${tls}]`).replaceAll('[PLAIN]', `[${plain}]`),
     })
   })
   afterEach(() => bench.standing())
@@ -53,7 +56,11 @@ templates:
 
   /** A sandbox with one of everything open: a kept plain connection, a kept tunnel, a spliced tunnel and a swapped stream. */
   const worker = async (name: string) => {
-    const made = await bench.admin('POST', '/v1/sandboxes', { template: 'worker', name, agent: `agent-${name}` })
+    const made = await bench.admin('POST', '/v1/sandboxes', {
+      template: 'worker',
+      name,
+      agent: `agent-${name}`,
+    })
     expect(made.status).toBe(201)
     bench.guard(`password of ${name}`, String(made.answer['token']))
     const login = await bench.broker.auth(name)
@@ -76,7 +83,16 @@ templates:
     const swap = await bench.tunnel(name, 'api.good.test')
     swap.write(get('api.good.test', '/v1/x', bearer))
     expect((await swap.response()).status).toBe(200)
-    return { plain, plainGet, tunnel, spliced, stream, swap, bearer, all: [plain, tunnel, spliced, stream, swap] }
+    return {
+      plain,
+      plainGet,
+      tunnel,
+      spliced,
+      stream,
+      swap,
+      bearer,
+      all: [plain, tunnel, spliced, stream, swap],
+    }
   }
 
   /** How the exchange with that path ended; its decision was written when it began. */
@@ -87,7 +103,8 @@ templates:
   const refusedNext = async (client: RawClient, request: string, reasons: string): Promise<void> => {
     client.write(request)
     await client.read((text) => client.isClosed || text.includes('\r\n\r\n'), withinMs)
-    if (client.text !== '') expect(client.text).toMatch(new RegExp(`^HTTP/1\\.1 (403|407) octroi (${reasons}) `))
+    if (client.text !== '')
+      expect(client.text).toMatch(new RegExp(`^HTTP/1\\.1 (403|407) octroi (${reasons}) `))
   }
 
   it('pausing a sandbox ends its streams and tunnels and refuses its next requests; resuming it serves them again', async () => {
@@ -95,7 +112,11 @@ templates:
     const mark = bench.mark()
     const started = Date.now()
     expect((await bench.admin('POST', '/v1/sandboxes/pausing/pause')).status).toBe(200)
-    await Promise.all([open.stream.closed(withinMs), open.spliced.closed(withinMs), open.tunnel.closed(withinMs)])
+    await Promise.all([
+      open.stream.closed(withinMs),
+      open.spliced.closed(withinMs),
+      open.tunnel.closed(withinMs),
+    ])
     expect(Date.now() - started).toBeLessThan(withinMs)
     expect(open.stream.text.endsWith('0\r\n\r\n')).toBe(false)
     await refusedNext(open.plain, open.plainGet, 'sandbox_paused')
@@ -113,7 +134,12 @@ templates:
     const open = await worker('ending')
     const mark = bench.mark()
     expect((await bench.admin('DELETE', '/v1/sandboxes/ending')).status).toBe(200)
-    await Promise.all([open.stream.closed(withinMs), open.spliced.closed(withinMs), open.tunnel.closed(withinMs), open.swap.closed(withinMs)])
+    await Promise.all([
+      open.stream.closed(withinMs),
+      open.spliced.closed(withinMs),
+      open.tunnel.closed(withinMs),
+      open.swap.closed(withinMs),
+    ])
     await refusedNext(open.plain, open.plainGet, 'auth_missing|auth_invalid')
     expect(mark.upstream() + mark.plain()).not.toContain('GET ')
     await until(() => endOf('/v1/stream-ending') === 'revoked', 'event of the stream')
@@ -125,7 +151,9 @@ templates:
     it(`A168, B061: a revoked ${kind} is not swapped again, and a stream that used a revoked handle ends`, async () => {
       const name = `by-${kind}`
       const open = await worker(name)
-      const lease = queryEvents(bench.broker.stateFolder, { sandbox: name }).find((event) => event.lease !== undefined)?.lease
+      const lease = queryEvents(bench.broker.stateFolder, { sandbox: name }).find(
+        (event) => event.lease !== undefined,
+      )?.lease
       const target = { handle: bench.placeholder('api', name), credential: 'k1', lease: lease ?? '' }[kind]
       expect((await bench.admin('POST', '/v1/revoke', { kind, target })).status).toBe(200)
       const mark = bench.mark()
@@ -141,7 +169,8 @@ templates:
       // What does not need the handle goes on.
       open.tunnel.write(get('free.good.test', '/still'))
       expect((await open.tunnel.response()).status).toBe(200)
-      if (kind !== 'handle') expect((await bench.admin('POST', '/v1/revoke', { kind, target, undo: true })).status).toBe(200)
+      if (kind !== 'handle')
+        expect((await bench.admin('POST', '/v1/revoke', { kind, target, undo: true })).status).toBe(200)
       for (const one of open.all) one.destroy()
       await bench.admin('DELETE', `/v1/sandboxes/${name}`)
       await until(() => streams.size === 0, 'closed upstream')
@@ -155,11 +184,16 @@ templates:
       bench.guard(`password of ${name}`, String(made.answer['token']))
       const bearer = `Authorization: Bearer ${bench.placeholder('api', name)}`
       const client = await bench.tunnel(name, 'api.good.test')
-      client.write(`POST /v1/body HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\n${bearer}\r\nContent-Length: 100\r\n\r\n`)
+      client.write(
+        `POST /v1/body HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\n${bearer}\r\nContent-Length: 100\r\n\r\n`,
+      )
       const next = await bench.tunnel(name, 'api.good.test')
       await sleep((round * 7) % 20)
       client.write('x'.repeat(50))
-      const revoked = await bench.admin('POST', '/v1/revoke', { kind: 'handle', target: bench.placeholder('api', name) })
+      const revoked = await bench.admin('POST', '/v1/revoke', {
+        kind: 'handle',
+        target: bench.placeholder('api', name),
+      })
       expect(revoked.status).toBe(200)
       const mark = bench.mark()
       client.write('x'.repeat(50))
@@ -192,7 +226,15 @@ templates:
     expect(kept.isClosed).toBe(false)
     const refused = await bench.connect('s1', bench.at('good.cdn.test'))
     expect(refused.response.statusLine).toContain('host_denied')
-    await until(() => mark.events().some(({ path, end, reason }) => path === '/stream-cdn' && end === 'revoked' && reason === 'revoked'), 'event of the stream')
+    await until(
+      () =>
+        mark
+          .events()
+          .some(
+            ({ path, end, reason }) => path === '/stream-cdn' && end === 'revoked' && reason === 'revoked',
+          ),
+      'event of the stream',
+    )
     await bench.broker.reconfigure(before)
     const back = await bench.connect('s1', bench.at('good.cdn.test'))
     expect(back.response.status).toBe(200)
@@ -201,15 +243,22 @@ templates:
   })
 
   it('a sandbox whose time is over, and a rule whose date has come, end what they have open', async () => {
-    const made = await bench.admin('POST', '/v1/sandboxes', { template: 'worker', name: 'brief', ttl_ms: 1_500 })
+    const made = await bench.admin('POST', '/v1/sandboxes', {
+      template: 'worker',
+      name: 'brief',
+      ttl_ms: 1_500,
+    })
     expect(made.status).toBe(201)
     bench.guard('password of brief', String(made.answer['token']))
     const before = await bench.config()
     const date = new Date(Date.now() + 1_500).toISOString()
     const rules = ['good.cdn.test', 'dated.good.test, tls: splice'].map(
-      (host) => `- { host: ${host}, ports: [${bench.upstream.port}], addresses: [127.0.0.0/8], expires: ${date} }`,
+      (host) =>
+        `- { host: ${host}, ports: [${bench.upstream.port}], addresses: [127.0.0.0/8], expires: ${date} }`,
     )
-    await bench.broker.reconfigure(before.replace(/- \{ host: good\.cdn\.test.*\n/, `${rules.join('\n      ')}\n`))
+    await bench.broker.reconfigure(
+      before.replace(/- \{ host: good\.cdn\.test.*\n/, `${rules.join('\n      ')}\n`),
+    )
     const splice = async (sandbox: string, host: string): Promise<RawClient> => {
       const { client } = await bench.connect(sandbox, bench.at(host))
       const spliced = await client.startTls({ servername: host, ca: bench.ca.cert })
@@ -220,7 +269,11 @@ templates:
     const streaming = await bench.tunnel('s1', 'good.cdn.test')
     streaming.write(get('good.cdn.test', '/stream-dated'))
     await streaming.read((text) => text.includes(': up'))
-    const open = [await splice('brief', 'spliced.good.test'), await splice('s1', 'dated.good.test'), streaming]
+    const open = [
+      await splice('brief', 'spliced.good.test'),
+      await splice('s1', 'dated.good.test'),
+      streaming,
+    ]
     await Promise.all(open.map((client) => client.closed(withinMs)))
     const late = await bench.connect('s1', bench.at('good.cdn.test'))
     expect(late.response.statusLine).toMatch(/ 403 octroi rule_expired /)
@@ -233,7 +286,11 @@ templates:
     const before = await bench.config()
     const client = await bench.tunnel('s1', 'free.good.test')
     const lines = bench.broker.log.length
-    for (const broken of [before.replace('agent: a1', 'agnet: a1'), `${before}\n  - [`, before.replace('access: [api, echo, git]', 'access: [nothing]')]) {
+    for (const broken of [
+      before.replace('agent: a1', 'agnet: a1'),
+      `${before}\n  - [`,
+      before.replace('access: [api, echo, git]', 'access: [nothing]'),
+    ]) {
       await expect(bench.broker.reconfigure(broken)).rejects.toThrow(OperatorError)
       client.write(get('free.good.test', '/same'))
       expect((await client.response()).status).toBe(200)
@@ -245,7 +302,10 @@ templates:
 
   it('A293: under load each reload is all or nothing, and every event names the policy it was judged by', async () => {
     const before = await bench.config()
-    const without = before.replace(/.*host: plain\.good\.test, scheme: http, ports: \[\d+\], addresses: \[127.*\n/, '')
+    const without = before.replace(
+      /.*host: plain\.good\.test, scheme: http, ports: \[\d+\], addresses: \[127.*\n/,
+      '',
+    )
     expect(without).not.toBe(before)
     const login = await bench.broker.auth('s1')
     const host = `plain.good.test:${bench.plain.port}`
@@ -347,7 +407,11 @@ describe('upstreams that stall, and parts that fail', () => {
     for (const port of [silent, trickle]) {
       const mark = bench.mark()
       expect(await stall(port)).toMatch(/^HTTP\/1\.1 504 octroi upstream_timeout /)
-      expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', reason: 'upstream_timeout', status: 504 })
+      expect((await mark.decisions(1))[0]).toMatchObject({
+        agent: 'a1',
+        reason: 'upstream_timeout',
+        status: 504,
+      })
     }
   })
 
@@ -364,7 +428,9 @@ describe('upstreams that stall, and parts that fail', () => {
     const mark = bench.mark()
     const host = `plain.good.test:${bench.plain.port}`
     const client = await bench.client()
-    client.write(`POST http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${await bench.broker.auth('s1')}Content-Length: 100\r\n\r\nhalf`)
+    client.write(
+      `POST http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${await bench.broker.auth('s1')}Content-Length: 100\r\n\r\nhalf`,
+    )
     await client.closed(withinMs)
     const [event] = await mark.decisions(1)
     expect(event?.agent).toBe('a1')
@@ -396,11 +462,16 @@ describe('starting, stopping and failing inside', () => {
       'odd.wild.test': () => Promise.resolve(['not an address']),
       'none.wild.test': () => Promise.resolve([]),
     }
-    const bench = await attackBench({ resolver: { resolve: (host) => failures[host]?.() ?? Promise.resolve(['127.0.0.1']) } })
+    const bench = await attackBench({
+      resolver: { resolve: (host) => failures[host]?.() ?? Promise.resolve(['127.0.0.1']) },
+    })
     for (const name of Object.keys(failures)) {
       const mark = bench.mark()
       const { client, response } = await bench.connect('s1', bench.at(name))
-      expect([name, response.status]).toEqual([name, expect.toSatisfy((status) => [403, 500, 502].includes(Number(status)))])
+      expect([name, response.status]).toEqual([
+        name,
+        expect.toSatisfy((status) => [403, 500, 502].includes(Number(status))),
+      ])
       expect(response.raw).not.toContain('internal-detail-9')
       expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', verdict: 'deny', host: name })
       client.destroy()
@@ -432,18 +503,30 @@ describe('starting, stopping and failing inside', () => {
         await sleep(1)
       }
     })()
-    const broker = await startTestBroker({ yaml: `listen: { proxy: 127.0.0.1:${port}, admin: 127.0.0.1:0 }\nsandboxes: { s1: { identity: [{ token: generated }] } }\n` })
+    const broker = await startTestBroker({
+      yaml: `listen: { proxy: 127.0.0.1:${port}, admin: 127.0.0.1:0 }\nsandboxes: { s1: { identity: [{ token: generated }] } }\n`,
+    })
     isStarted = true
     await knocking
-    expect(answers.filter((line) => !/^(closed|HTTP\/1\.1 (407 octroi auth_missing|503 octroi not_ready) .*)$/.test(line))).toEqual([])
+    expect(
+      answers.filter(
+        (line) => !/^(closed|HTTP\/1\.1 (407 octroi auth_missing|503 octroi not_ready) .*)$/.test(line),
+      ),
+    ).toEqual([])
     await broker.stop()
   })
 
   it('A298: a second broker on the same state folder, and one on a taken port, say what is in the way', async () => {
     const broker = await startTestBroker({ yaml: 'sandboxes: {}\n' })
     const log = createLogger({ destination: { write: () => undefined } })
-    await expect(startApp({ configFile: `${broker.folder}/octroi.yaml`, env: {}, log })).rejects.toThrow(/another|already|taken|locked|running/i)
-    await expect(startTestBroker({ yaml: `listen: { proxy: 127.0.0.1:${broker.port}, admin: 127.0.0.1:0 }\nsandboxes: {}\n` })).rejects.toThrow(new RegExp(String(broker.port)))
+    await expect(startApp({ configFile: `${broker.folder}/octroi.yaml`, env: {}, log })).rejects.toThrow(
+      /another|already|taken|locked|running/i,
+    )
+    await expect(
+      startTestBroker({
+        yaml: `listen: { proxy: 127.0.0.1:${broker.port}, admin: 127.0.0.1:0 }\nsandboxes: {}\n`,
+      }),
+    ).rejects.toThrow(new RegExp(String(broker.port)))
     const client = await rawClient(broker.port)
     client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
     expect((await client.response()).status).toBe(400)
@@ -472,7 +555,9 @@ describe('starting, stopping and failing inside', () => {
     release?.()
     expect((await client.response()).body).toBe('late but whole')
     await stopped
-    expect(queryEvents(bench.broker.stateFolder, { host: 'free.good.test' })).toMatchObject([{ path: '/drained', verdict: 'allow', end: 'complete', status: 200 }])
+    expect(queryEvents(bench.broker.stateFolder, { host: 'free.good.test' })).toMatchObject([
+      { path: '/drained', verdict: 'allow', end: 'complete', status: 200 },
+    ])
     await bench.stop()
   })
 })

@@ -77,7 +77,11 @@ describe('bounds on what a client or an upstream may take', () => {
       client.destroy()
     }
     const client = await bench.tunnel('s1', 'free.good.test')
-    await expectAllowed(bench, client, get(`/${'p'.repeat(8_000)}`, ...Array.from({ length: 90 }, (_, i) => `X-${i}: 1`)))
+    await expectAllowed(
+      bench,
+      client,
+      get(`/${'p'.repeat(8_000)}`, ...Array.from({ length: 90 }, (_, i) => `X-${i}: 1`)),
+    )
   })
 
   it('A225: connections that send a head byte by byte are closed, and others are served meanwhile', async () => {
@@ -105,9 +109,15 @@ describe('bounds on what a client or an upstream may take', () => {
   for (const [coding, make] of bombs) {
     it(`A227: a ${coding} bomb is stopped, at a bound destination and at any other`, async () => {
       const bytes = make()
-      const path = answered((socket) => void socket.write(ok(bytes.toString('latin1'), [`Content-Encoding: ${coding}`]), 'latin1'))
+      const path = answered(
+        (socket) =>
+          void socket.write(ok(bytes.toString('latin1'), [`Content-Encoding: ${coding}`]), 'latin1'),
+      )
       const before = process.memoryUsage().rss
-      for (const [host, prefix] of [['api.good.test', '/v1'], ['free.good.test', '']] as const) {
+      for (const [host, prefix] of [
+        ['api.good.test', '/v1'],
+        ['free.good.test', ''],
+      ] as const) {
         answers.set(`/v1${path}`, answers.get(path) ?? (() => undefined))
         const client = await bench.tunnel('s1', host)
         const mark = bench.mark()
@@ -123,29 +133,45 @@ describe('bounds on what a client or an upstream may take', () => {
 
   it('A229, B080: a tunnel too many is 429, and the places come back when tunnels close', async () => {
     for (let round = 0; round < 2; round++) {
-      const open = await Promise.all(Array.from({ length: 8 }, () => bench.tunnel('capped', 'free.good.test')))
+      const open = await Promise.all(
+        Array.from({ length: 8 }, () => bench.tunnel('capped', 'free.good.test')),
+      )
       const mark = bench.mark()
       const { client, response } = await bench.connect('capped', free())
       expect(response.statusLine).toMatch(/^HTTP\/1\.1 429 octroi rate_limited /)
       expect(response.fields['retry-after']).toMatch(/^[0-9]+$/)
       client.destroy()
-      expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'capped', verdict: 'deny', reason: 'rate_limited' })
+      expect((await mark.decisions(1))[0]).toMatchObject({
+        agent: 'capped',
+        verdict: 'deny',
+        reason: 'rate_limited',
+      })
       await neighbour()
       const closing = bench.mark()
       for (const one of open) one.destroy()
-      await until(() => closing.events().filter(({ agent }) => agent === 'capped').length >= 8, 'eight closed tunnels')
+      await until(
+        () => closing.events().filter(({ agent }) => agent === 'capped').length >= 8,
+        'eight closed tunnels',
+      )
     }
   })
 
   it('requests in flight past the limit are 429, and the next one is served when they are done', async () => {
     const waiting: Socket[] = []
     const path = answered((socket) => void waiting.push(socket))
-    const clients = await Promise.all(Array.from({ length: 5 }, () => bench.tunnel('capped', 'free.good.test')))
+    const clients = await Promise.all(
+      Array.from({ length: 5 }, () => bench.tunnel('capped', 'free.good.test')),
+    )
     for (const client of clients.slice(0, 4)) client.write(get(path))
     await until(() => waiting.length === 4, 'four requests upstream')
     const [last] = clients.slice(4)
     if (last === undefined) throw new TypeError('no client')
-    await expectRefusedInside(bench, last, { request: get('/'), status: 429, reason: 'rate_limited', agent: 'capped' })
+    await expectRefusedInside(bench, last, {
+      request: get('/'),
+      status: 429,
+      reason: 'rate_limited',
+      agent: 'capped',
+    })
     for (const socket of waiting) socket.write(ok('late'))
     for (const client of clients.slice(0, 4)) expect((await client.response()).body).toBe('late')
     last.write(get('/'))
@@ -175,7 +201,11 @@ describe('bounds on what a client or an upstream may take', () => {
     streamed.write('0\r\n\r\n')
     expect((await streamed.response()).status).toBe(413)
     expect(mark.upstream().endsWith('0\r\n\r\n')).toBe(false)
-    expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'capped', verdict: 'deny', reason: 'too_large' })
+    expect((await mark.decisions(1))[0]).toMatchObject({
+      agent: 'capped',
+      verdict: 'deny',
+      reason: 'too_large',
+    })
   })
 
   it('B084: a response over its limit is 502 when that is known, and cut when it is found on the way', async () => {
@@ -200,7 +230,10 @@ describe('bounds on what a client or an upstream may take', () => {
       await client.closed(5_000)
       if (path === declared) expect(client.text).toMatch(/^HTTP\/1\.1 502 /)
       else expect([path, client.text]).toEqual([path, expect.not.stringMatching(/0\r\n\r\n$/)])
-      expect([path, (await mark.decisions(1))[0]]).toMatchObject([path, { agent: 'capped', reason: 'upstream_failed', end: 'upstream_failed' }])
+      expect([path, (await mark.decisions(1))[0]]).toMatchObject([
+        path,
+        { agent: 'capped', reason: 'upstream_failed', end: 'upstream_failed' },
+      ])
       client.destroy()
     }
   })
@@ -235,7 +268,12 @@ describe('bounds on what a client or an upstream may take', () => {
     client.socket.on('data', (chunk: Buffer) => (received += chunk.length))
     client.socket.resume()
     await until(() => received > size, 'the whole body')
-    expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', status: 200, bytes_down: size, end: 'complete' })
+    expect((await mark.decisions(1))[0]).toMatchObject({
+      agent: 'a1',
+      status: 200,
+      bytes_down: size,
+      end: 'complete',
+    })
     client.destroy()
   })
 

@@ -1,4 +1,11 @@
-import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib'
+import {
+  brotliCompressSync,
+  constants,
+  deflateRawSync,
+  deflateSync,
+  gzipSync,
+  zstdCompressSync,
+} from 'node:zlib'
 import type { Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { attackBench, freshSecret, until, type AttackBench, type Mark } from '../helpers/attack-bench.ts'
@@ -22,13 +29,18 @@ const reply = (body: string | Buffer, ...fields: string[]): Answer => {
 /** A chunked response whose pieces are written one after the other, `ms` apart. */
 const pieces = (parts: readonly (string | Buffer)[], ms: number, ...fields: string[]): Answer => {
   return (socket) => {
-    socket.write(`HTTP/1.1 200 OK\r\n${fields.map((field) => `${field}\r\n`).join('')}Transfer-Encoding: chunked\r\n\r\n`)
+    socket.write(
+      `HTTP/1.1 200 OK\r\n${fields.map((field) => `${field}\r\n`).join('')}Transfer-Encoding: chunked\r\n\r\n`,
+    )
     const left = [...parts]
     const next = (): void => {
       const part = left.shift()
       if (part === undefined) return void socket.write('0\r\n\r\n')
       const bytes = Buffer.from(part as string, 'latin1')
-      if (bytes.length > 0) socket.write(Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]))
+      if (bytes.length > 0)
+        socket.write(
+          Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]),
+        )
       if (ms === 0) setImmediate(next)
       else setTimeout(next, ms)
     }
@@ -60,28 +72,39 @@ describe('what comes back', () => {
   const marker = (): string => bench.placeholder('api')
 
   /** One swapped request whose answer is `answer`; the connection is made anew when the last one ended. */
-  const fetch = async (answer: Answer, fields = ''): Promise<{ response: RawResponse; mark: Mark; head: string }> => {
+  const fetch = async (
+    answer: Answer,
+    fields = '',
+  ): Promise<{ response: RawResponse; mark: Mark; head: string }> => {
     const path = `/v1/r${requests++}`
     answers.set(path, answer)
     if (client === undefined || client.isClosed) client = await bench.tunnel('s1', 'api.good.test')
     const mark = bench.mark()
-    client.write(`GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\n${fields}\r\n`)
+    client.write(
+      `GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\n${fields}\r\n`,
+    )
     const response = await client.response()
     return { response, mark, head: mark.upstream() }
   }
 
   /** The same at a host that no access names. */
-  const fetchFree = async (answer: Answer, fields = ''): Promise<{ text: string; mark: Mark; client: RawClient }> => {
+  const fetchFree = async (
+    answer: Answer,
+    fields = '',
+  ): Promise<{ text: string; mark: Mark; client: RawClient }> => {
     const path = `/f${requests++}`
     answers.set(path, answer)
     const free = await bench.tunnel('s1', 'free.good.test')
     const mark = bench.mark()
-    free.write(`GET ${path} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\n${fields}Connection: close\r\n\r\n`)
+    free.write(
+      `GET ${path} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\n${fields}Connection: close\r\n\r\n`,
+    )
     await free.closed()
     return { text: free.text, mark, client: free }
   }
 
-  const clean = (text: string, secret = k1): void => expect(findLeaks(Buffer.from(text, 'latin1'), { value: secret })).toEqual([])
+  const clean = (text: string, secret = k1): void =>
+    expect(findLeaks(Buffer.from(text, 'latin1'), { value: secret })).toEqual([])
 
   it('A181: every copy is replaced and the rest of the body is as it was', async () => {
     const filler = 'line of text without a secret\n'
@@ -89,26 +112,50 @@ describe('what comes back', () => {
     for (const body of bodies) {
       const { response, mark } = await fetch(reply(body))
       expect(response.body).toBe(body.replaceAll(k1, marker()))
-      if (response.fields['content-length'] !== undefined) expect(Number(response.fields['content-length'])).toBe(response.body.length)
+      if (response.fields['content-length'] !== undefined)
+        expect(Number(response.fields['content-length'])).toBe(response.body.length)
       const [event] = await mark.decisions(1)
-      expect(event).toMatchObject({ agent: 'a1', access: 'api', verdict: 'allow', redactions: body.split(k1).length - 1 })
+      expect(event).toMatchObject({
+        agent: 'a1',
+        access: 'api',
+        verdict: 'allow',
+        redactions: body.split(k1).length - 1,
+      })
     }
   })
 
   it('A182, B049: a value cut at any offset between two writes is found, in a stream and in a held body', async () => {
-    for (const [ms, type] of [[0, 'text/event-stream'], [5, 'text/event-stream'], [0, 'text/plain']] as const) {
+    for (const [ms, type] of [
+      [0, 'text/event-stream'],
+      [5, 'text/event-stream'],
+      [0, 'text/plain'],
+    ] as const) {
       for (let cut = 1; cut < k1.length; cut++) {
-        const { response } = await fetch(pieces([`data: ${k1.slice(0, cut)}`, `${k1.slice(cut)}\n\n`], ms, `Content-Type: ${type}`))
+        const { response } = await fetch(
+          pieces([`data: ${k1.slice(0, cut)}`, `${k1.slice(cut)}\n\n`], ms, `Content-Type: ${type}`),
+        )
         expect([ms, cut, response.body]).toEqual([ms, cut, `data: ${marker()}\n\n`])
       }
     }
     const third = Math.floor(k1.length / 3)
-    const { response } = await fetch(pieces([k1.slice(0, third), k1.slice(third, 2 * third), k1.slice(2 * third)], 60, 'Content-Type: text/plain'))
+    const { response } = await fetch(
+      pieces(
+        [k1.slice(0, third), k1.slice(third, 2 * third), k1.slice(2 * third)],
+        60,
+        'Content-Type: text/plain',
+      ),
+    )
     expect(response.body).toBe(marker())
   })
 
   it('B049: a beginning that never becomes the value is delivered unchanged', async () => {
-    const { response } = await fetch(pieces(['data: ', `${k1.slice(0, 11)}`, '-and no more\n\n', k1.slice(0, 8)], 20, 'Content-Type: text/event-stream'))
+    const { response } = await fetch(
+      pieces(
+        ['data: ', `${k1.slice(0, 11)}`, '-and no more\n\n', k1.slice(0, 8)],
+        20,
+        'Content-Type: text/event-stream',
+      ),
+    )
     expect(response.body).toBe(`data: ${k1.slice(0, 11)}-and no more\n\n${k1.slice(0, 8)}`)
   })
 
@@ -133,7 +180,11 @@ describe('what comes back', () => {
 
   it('A187, B051: what cannot be decoded to its end is 502 or a cut connection, never a silent end', async () => {
     const whole = gzipSync(Buffer.from(`text ${k1} text`))
-    const named = Buffer.concat([Buffer.from([0x1f, 0x8b, 8, 0x18, 0, 0, 0, 0, 0, 3]), Buffer.from(`${k1}\0${k1}\0`), whole.subarray(10)])
+    const named = Buffer.concat([
+      Buffer.from([0x1f, 0x8b, 8, 0x18, 0, 0, 0, 0, 0, 3]),
+      Buffer.from(`${k1}\0${k1}\0`),
+      whole.subarray(10),
+    ])
     const cases: readonly (readonly [string, Buffer, string])[] = [
       ['truncated', whole.subarray(0, -9), 'gzip'],
       ['trailing bytes', Buffer.concat([whole, Buffer.from(k1)]), 'gzip'],
@@ -143,11 +194,17 @@ describe('what comes back', () => {
     ]
     for (const [what, bytes, coding] of cases) {
       const { response, mark } = await fetch(reply(bytes, `Content-Encoding: ${coding}`))
-      expect([what, response.statusLine]).toEqual([what, expect.stringMatching(/^HTTP\/1\.1 502 octroi (unreadable_encoding|bomb) /)])
+      expect([what, response.statusLine]).toEqual([
+        what,
+        expect.stringMatching(/^HTTP\/1\.1 502 octroi (unreadable_encoding|bomb) /),
+      ])
       clean(response.raw)
       expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', verdict: 'deny', status: 502 })
     }
-    for (const bytes of [named, Buffer.concat([gzipSync(Buffer.from(k1)), gzipSync(Buffer.from(`x${k1}`))])]) {
+    for (const bytes of [
+      named,
+      Buffer.concat([gzipSync(Buffer.from(k1)), gzipSync(Buffer.from(`x${k1}`))]),
+    ]) {
       const { response } = await fetch(reply(bytes, 'Content-Encoding: gzip'))
       clean(response.raw)
       expect([200, 502]).toContain(response.status)
@@ -168,13 +225,20 @@ describe('what comes back', () => {
     const random = seeded(seed)
     for (const form of secretForms.filter(({ isGuaranteed }) => isGuaranteed)) {
       const { response } = await fetch(reply(`{"before":1} ${form.render(k1, random)} {"after":2}`))
-      expect([form.name, findLeaks(Buffer.from(response.body, 'latin1'), { value: k1 })]).toEqual([form.name, []])
-      expect([form.name, response.body]).toEqual([form.name, expect.stringMatching(/^\{"before":1\}[\s\S]*\{"after":2\}$/)])
+      expect([form.name, findLeaks(Buffer.from(response.body, 'latin1'), { value: k1 })]).toEqual([
+        form.name,
+        [],
+      ])
+      expect([form.name, response.body]).toEqual([
+        form.name,
+        expect.stringMatching(/^\{"before":1\}[\s\S]*\{"after":2\}$/),
+      ])
     }
   })
 
   it('A202: a client cannot ask for the value in parts', async () => {
-    const fields = 'Range: bytes=0-9\r\nIf-Range: "a"\r\nIf-None-Match: "a"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n'
+    const fields =
+      'Range: bytes=0-9\r\nIf-Range: "a"\r\nIf-None-Match: "a"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n'
     const { head, response } = await fetch(reply(k1, 'ETag: "a"', 'Accept-Ranges: bytes'), fields)
     expect(head).not.toMatch(/\r\n(range|if-)/i)
     expect(response.body).toBe(marker())
@@ -184,7 +248,13 @@ describe('what comes back', () => {
 
   it('A204: a part of the value of twelve characters or more is taken out', async () => {
     const most = Math.ceil(k1.length * 0.6)
-    const parts = [k1.slice(0, -4), k1.slice(0, most), k1.slice(4), `${k1.slice(0, 14)}****${k1.slice(-14)}`, k1.slice(3, 15)]
+    const parts = [
+      k1.slice(0, -4),
+      k1.slice(0, most),
+      k1.slice(4),
+      `${k1.slice(0, 14)}****${k1.slice(-14)}`,
+      k1.slice(3, 15),
+    ]
     const encode: readonly ((text: string) => string)[] = [
       (text) => text,
       (text) => Buffer.from(text).toString('base64'),
@@ -203,10 +273,15 @@ describe('what comes back', () => {
     const { response } = await fetch(reply(`pad ${k1}`, 'Content-MD5: x', 'Digest: x'))
     expect(Number(response.fields['content-length'])).toBe(response.body.length)
     expect(response.fields['content-md5'] ?? response.fields['digest']).toBeUndefined()
-    answers.set('/length', (socket) => void socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${k1.length}\r\n\r\n`))
+    answers.set(
+      '/length',
+      (socket) => void socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${k1.length}\r\n\r\n`),
+    )
     const echo = await bench.tunnel('s1', 'echo.good.test')
     const mark = bench.mark()
-    echo.write(`HEAD /length HTTP/1.1\r\nHost: ${bench.at('echo.good.test')}\r\nX-Api-Key: ${bench.placeholder('echo')}\r\n\r\n`)
+    echo.write(
+      `HEAD /length HTTP/1.1\r\nHost: ${bench.at('echo.good.test')}\r\nX-Api-Key: ${bench.placeholder('echo')}\r\n\r\n`,
+    )
     const head = await echo.read((text) => text.endsWith('\r\n\r\n'))
     expect(head).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
     expect(head).not.toMatch(/content-length/i)
@@ -215,11 +290,12 @@ describe('what comes back', () => {
   })
 
   it('the value is taken out of field values, field names, the status text and trailers', async () => {
-    const { response } = await fetch((socket) =>
-      void socket.write(
-        `HTTP/1.1 200 Fine ${k1}\r\nX-Echo: ${k1}\r\nX-${k1}: name\r\nSet-Cookie: a=${Buffer.from(k1).toString('base64')}\r\nLocation: /?t=${encodeURIComponent(k1)}\r\n` +
-          `Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: ${k1}\r\nX-Kept: 1\r\n\r\n`,
-      ),
+    const { response } = await fetch(
+      (socket) =>
+        void socket.write(
+          `HTTP/1.1 200 Fine ${k1}\r\nX-Echo: ${k1}\r\nX-${k1}: name\r\nSet-Cookie: a=${Buffer.from(k1).toString('base64')}\r\nLocation: /?t=${encodeURIComponent(k1)}\r\n` +
+            `Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n2\r\nok\r\n0\r\nX-T: ${k1}\r\nX-Kept: 1\r\n\r\n`,
+        ),
     )
     clean(response.raw)
     expect(response.raw).toContain('X-Echo: ')
@@ -258,12 +334,17 @@ describe('what comes back', () => {
     })
     const stream = await bench.tunnel('s1', 'api.good.test')
     const mark = bench.mark()
-    stream.write(`GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\n\r\n`)
+    stream.write(
+      `GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\n\r\n`,
+    )
     await stream.read((text) => text.includes('\r\n\r\n'))
     for (const [index, event] of sent.entries()) {
       step?.()
       // The next event is not sent before this one has arrived: none may wait for its successor.
-      await stream.read((text) => text.includes(`event ${index} ${event.includes(k1) ? marker() : ''}\n\n`), 2_000)
+      await stream.read(
+        (text) => text.includes(`event ${index} ${event.includes(k1) ? marker() : ''}\n\n`),
+        2_000,
+      )
     }
     step?.()
     const response = await stream.response()
@@ -277,7 +358,9 @@ describe('what comes back', () => {
     answers.set(path.split('?')[0] ?? '', (socket) => void socket.destroy())
     const own = await bench.tunnel('s1', 'api.good.test')
     const mark = bench.mark()
-    own.write(`GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\nX: <script>alert(1)</script>\r\n\r\n`)
+    own.write(
+      `GET ${path} HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nAuthorization: Bearer ${marker()}\r\nX: <script>alert(1)</script>\r\n\r\n`,
+    )
     const response = await own.response()
     expect(response.status).toBe(502)
     for (const text of [marker(), '<script>', 'longlong', '/v1/']) expect(response.raw).not.toContain(text)
@@ -287,7 +370,10 @@ describe('what comes back', () => {
 
   it('A216: any number of look-alikes before the value does not use up the search', async () => {
     const random = seeded(seed)
-    const decoys = Array.from({ length: proofCount(10_000, 1_000_000) }, () => `tk-${random.bytes(16).toString('hex')}`)
+    const decoys = Array.from(
+      { length: proofCount(10_000, 1_000_000) },
+      () => `tk-${random.bytes(16).toString('hex')}`,
+    )
     const { response } = await fetch(reply(`${decoys.join('\n')}\n${k1}\n`))
     expect(response.body.endsWith(`\n${marker()}\n`)).toBe(true)
     expect(response.body.startsWith(`${decoys[0]}\n`)).toBe(true)
@@ -312,8 +398,15 @@ describe('what comes back', () => {
     it('bytes, length, validator and coding pass untouched (A221)', async () => {
       const random = seeded(seed)
       const body = Buffer.concat([random.bytes(200_000), Buffer.from('some text\n'.repeat(5_000))])
-      for (const [name, bytes] of [['identity', body], ['gzip', gzipSync(body)], ['br', brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })]] as const) {
-        const { text, mark } = await fetchFree(reply(bytes, 'ETag: "strong"', ...(name === 'identity' ? [] : [`Content-Encoding: ${name}`])), 'Accept-Encoding: gzip, br\r\n')
+      for (const [name, bytes] of [
+        ['identity', body],
+        ['gzip', gzipSync(body)],
+        ['br', brotliCompressSync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
+      ] as const) {
+        const { text, mark } = await fetchFree(
+          reply(bytes, 'ETag: "strong"', ...(name === 'identity' ? [] : [`Content-Encoding: ${name}`])),
+          'Accept-Encoding: gzip, br\r\n',
+        )
         const [head = '', content = ''] = splitOnce(text)
         expect([name, content === bytes.toString('latin1')]).toEqual([name, true])
         expect(head).toContain('ETag: "strong"')
@@ -324,25 +417,46 @@ describe('what comes back', () => {
 
     it('a value ends the exchange before it is told, in any form and coding, and an operator is alerted', async () => {
       const random = seeded(seed)
-      const forms = ['raw', 'base64, 1 before, 2 behind', 'hex, lower', 'JSON in JSON', 'percent, every byte, upper'].flatMap((name) => secretForms.filter((form) => form.name === name))
+      const forms = [
+        'raw',
+        'base64, 1 before, 2 behind',
+        'hex, lower',
+        'JSON in JSON',
+        'percent, every byte, upper',
+      ].flatMap((name) => secretForms.filter((form) => form.name === name))
       const cases: readonly (readonly [string, Answer])[] = [
         ...forms.map((form) => [form.name, reply(`text ${form.render(k1, random)} text`)] as const),
-        ...codings.map(([name, encode]) => [name, reply(encode(Buffer.from(`text ${k1} text`)), `Content-Encoding: ${name}`)] as const),
+        ...codings.map(
+          ([name, encode]) =>
+            [name, reply(encode(Buffer.from(`text ${k1} text`)), `Content-Encoding: ${name}`)] as const,
+        ),
         ['a field', reply('x', `X-Echo: ${k1}`)],
         ['the status text', (socket) => void socket.write(`HTTP/1.1 200 ${k1}\r\nContent-Length: 0\r\n\r\n`)],
         ['two pieces', pieces([k1.slice(0, 9), k1.slice(9)], 5)],
         ['late in a large body', pieces(['x'.repeat(100_000), `y${k1}`, 'z'], 1)],
-        ['a trailer', (socket) => void socket.write(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: ${k1}\r\n\r\n`)],
+        [
+          'a trailer',
+          (socket) =>
+            void socket.write(
+              `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: ${k1}\r\n\r\n`,
+            ),
+        ],
       ]
       for (const [what, answer] of cases) {
         const { text, mark } = await fetchFree(answer)
         clean(text)
         // Either a refusal instead of the response, or a response without its end.
         const isRefused = text.startsWith('HTTP/1.1 502 octroi credential_in_response ')
-        const isCut = text.includes('transfer-encoding: chunked') || text.includes('Transfer-Encoding: chunked') ? !text.endsWith('0\r\n\r\n') : (splitOnce(text)[1] ?? '').length < Number(/content-length: (\d+)/i.exec(text)?.[1] ?? 0)
+        const isCut =
+          text.includes('transfer-encoding: chunked') || text.includes('Transfer-Encoding: chunked')
+            ? !text.endsWith('0\r\n\r\n')
+            : (splitOnce(text)[1] ?? '').length < Number(/content-length: (\d+)/i.exec(text)?.[1] ?? 0)
         expect([what, isRefused || isCut || text === '']).toEqual([what, true])
         const [event] = await mark.decisions(1)
-        expect([what, event]).toMatchObject([what, { agent: 'a1', verdict: 'deny', reason: 'credential_in_response', host: 'free.good.test' }])
+        expect([what, event]).toMatchObject([
+          what,
+          { agent: 'a1', verdict: 'deny', reason: 'credential_in_response', host: 'free.good.test' },
+        ])
         await until(() => mark.alerts().length > 0, `alert about ${what}`)
         expect(mark.alerts()[0]).toMatchObject({ reason: 'credential_in_response', host: 'free.good.test' })
       }
@@ -358,9 +472,18 @@ describe('what comes back', () => {
       const stream = await bench.tunnel('s1', 'free.good.test')
       stream.write(`GET ${path} HTTP/1.1\r\nHost: ${bench.at('free.good.test')}\r\n\r\n`)
       await stream.read((text) => text.includes('\r\n\r\n'))
-      for (const event of ['data: one\n\n', 'data: {"a":"b"}\n\n', 'data: abc\r\n\r\n', ': ping\n\n', `data: ${k1.slice(0, 6)}\n\n`]) {
+      for (const event of [
+        'data: one\n\n',
+        'data: {"a":"b"}\n\n',
+        'data: abc\r\n\r\n',
+        ': ping\n\n',
+        `data: ${k1.slice(0, 6)}\n\n`,
+      ]) {
         socket?.write(`${event.length.toString(16)}\r\n${event}\r\n`)
-        await stream.read((text) => text.replaceAll(/\r\n[0-9a-f]+\r\n/g, '').includes(event.trimEnd()), 2_000)
+        await stream.read(
+          (text) => text.replaceAll(/\r\n[0-9a-f]+\r\n/g, '').includes(event.trimEnd()),
+          2_000,
+        )
         await stream.read((text) => /\n\r?\n\r\n$/.test(text), 2_000)
       }
       stream.destroy()
@@ -379,12 +502,18 @@ describe('what comes back', () => {
     for (let i = 0; i < proofCount(200, 20_000); i++) {
       const form = random.pick(guaranteed)
       const text = `${'.'.repeat(random.below(80))} ${form.render(k1, random)} ${'.'.repeat(random.below(80))}`
-      const [coding, encode] = random.below(2) === 0 ? (['', (bytes: Buffer) => bytes] as const) : random.pick(codings)
+      const [coding, encode] =
+        random.below(2) === 0 ? (['', (bytes: Buffer) => bytes] as const) : random.pick(codings)
       const bytes = encode(Buffer.from(text, 'latin1'))
       const cut = random.below(bytes.length)
       const fields = coding === '' ? [] : [`Content-Encoding: ${coding}`]
       const { response } = await fetch(pieces([bytes.subarray(0, cut), bytes.subarray(cut)], 0, ...fields))
-      expect([i, form.name, coding, findLeaks(Buffer.from(response.body, 'latin1'), { value: k1 })]).toEqual([i, form.name, coding, []])
+      expect([i, form.name, coding, findLeaks(Buffer.from(response.body, 'latin1'), { value: k1 })]).toEqual([
+        i,
+        form.name,
+        coding,
+        [],
+      ])
       expect(response.status).toBe(200)
     }
   })
@@ -395,7 +524,9 @@ describe('secrets of every shape', () => {
   const made = {
     jwt: `eyJhbGciOiJIUzI1NiJ9.${Buffer.from(`{"sub":"${freshSecret()}"}`).toString('base64url')}.${freshSecret().slice(3)}`,
     url: `postgres://app:${freshSecret()}@db.internal.test/main`,
-    long: Array.from({ length: 28 }, () => freshSecret()).join('').slice(0, 1_000),
+    long: Array.from({ length: 28 }, () => freshSecret())
+      .join('')
+      .slice(0, 1_000),
     twelve: freshSecret().slice(3, 15),
     spaced: `pass phrase ${freshSecret()} "quoted" \\ back`,
     inner: freshSecret(),
@@ -410,9 +541,18 @@ describe('secrets of every shape', () => {
       onRequest: ({ body, socket }) => void socket.write(ok(body)),
       edit: (yaml, { tls }) =>
         yaml
-          .replace('credentials:\n', `credentials:\n${shapes.map(([name]) => `  ${name}: { issuer: static, value: { env: SHAPE_${name.toUpperCase()} } }\n`).join('')}`)
-          .replace('access:\n', `access:\n${shapes.map(([name]) => `  ${name}: { credential: ${name}, destinations: [{ host: ${name}.good.test, port: ${tls}, addresses: [127.0.0.0/8] }] }\n`).join('')}`)
-          .replace('access: [api, echo, git]', `access: [api, echo, git, ${shapes.map(([name]) => name).join(', ')}]`),
+          .replace(
+            'credentials:\n',
+            `credentials:\n${shapes.map(([name]) => `  ${name}: { issuer: static, value: { env: SHAPE_${name.toUpperCase()} } }\n`).join('')}`,
+          )
+          .replace(
+            'access:\n',
+            `access:\n${shapes.map(([name]) => `  ${name}: { credential: ${name}, destinations: [{ host: ${name}.good.test, port: ${tls}, addresses: [127.0.0.0/8] }] }\n`).join('')}`,
+          )
+          .replace(
+            'access: [api, echo, git]',
+            `access: [api, echo, git, ${shapes.map(([name]) => name).join(', ')}]`,
+          ),
     })
   })
   afterEach(() => bench.standing())
@@ -421,17 +561,33 @@ describe('secrets of every shape', () => {
   for (const [name, value] of shapes) {
     it(`A219, B053: a ${name} secret is found raw, in JSON, base64 and percent-encoded, and replaced by its own placeholder`, async () => {
       const client = await bench.tunnel('s1', 'api.good.test')
-      const renderings = [value, JSON.stringify(value).slice(1, -1), Buffer.from(value).toString('base64'), encodeURIComponent(value)]
+      const renderings = [
+        value,
+        JSON.stringify(value).slice(1, -1),
+        Buffer.from(value).toString('base64'),
+        encodeURIComponent(value),
+      ]
       for (const text of renderings) {
         const body = `<${text}>`
-        client.write(`POST /v1/x HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+        client.write(
+          `POST /v1/x HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+        )
         const response = await client.response()
         expect(response.status).toBe(200)
-        const core = name === 'url' ? [value.slice(15, -22)] : name === 'jwt' ? [value.split('.')[1] ?? '', value.split('.')[2] ?? ''] : undefined
-        expect(findLeaks(Buffer.from(response.body, 'latin1'), { value, ...(core === undefined ? {} : { core }) })).toEqual([])
+        const core =
+          name === 'url'
+            ? [value.slice(15, -22)]
+            : name === 'jwt'
+              ? [value.split('.')[1] ?? '', value.split('.')[2] ?? '']
+              : undefined
+        expect(
+          findLeaks(Buffer.from(response.body, 'latin1'), { value, ...(core === undefined ? {} : { core }) }),
+        ).toEqual([])
         expect(response.body).toMatch(/^<[\s\S]*>$/)
       }
-      client.write(`POST /v1/x HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nContent-Length: ${value.length}\r\n\r\n${value}`)
+      client.write(
+        `POST /v1/x HTTP/1.1\r\nHost: ${bench.at('api.good.test')}\r\nContent-Length: ${value.length}\r\n\r\n${value}`,
+      )
       expect((await client.response()).body).toBe(bench.placeholder(name))
       client.destroy()
     })

@@ -9,6 +9,7 @@ import type { Clock } from '../../src/core/clock.ts'
 import { Refusal } from '../../src/core/errors.ts'
 import type { Resolver } from '../../src/net/port.ts'
 import type { PlaneLimits } from '../../src/proxy/limits.ts'
+import { standardYaml, type PolicyOptions } from './attack-policy.ts'
 import { startTestBroker, type TestBroker } from './broker.ts'
 import { captureHello } from './client-hello.ts'
 import { tapDials } from './dial-tap.ts'
@@ -64,7 +65,11 @@ export interface AttackBench {
   ask(sandbox: string, head: string): Promise<{ client: RawClient; response: RawResponse }>
   placeholder(access: string, sandbox?: string): string
   /** One call of the admin API over the owner's socket: the parsed answer. */
-  admin(method: string, path: string, body?: object): Promise<{ status: number; answer: Record<string, unknown> }>
+  admin(
+    method: string,
+    path: string,
+    body?: object,
+  ): Promise<{ status: number; answer: Record<string, unknown> }>
   mark(): Mark
   /** A secret that no output may hold, from now on. */
   guard(name: string, value: string): void
@@ -83,13 +88,8 @@ export interface AttackBench {
   stop(): Promise<void>
 }
 
-export interface AttackBenchOptions {
-  /** More of `sandboxes:`, indented by two. */
-  readonly sandboxes?: string
-  /** More entries of `s1`'s `allow:`, as YAML flow items. */
-  readonly allow?: readonly string[]
-  /** More top-level YAML. */
-  readonly more?: string
+/** How the bench of one file differs from the standard one. */
+export interface AttackBenchOptions extends PolicyOptions {
   readonly limits?: Partial<PlaneLimits>
   readonly clock?: Clock
   /** Changes the configuration before the broker starts. */
@@ -103,62 +103,22 @@ export interface AttackBenchOptions {
   readonly files?: Record<string, string>
 }
 
-const loopback = 'addresses: [127.0.0.0/8]'
-const certNames = ['*.good.test', '*.wild.test', '*.cdn.test', 'wild.test', 'evil.test', '*.evil.test', 'evilwild.test']
+const certNames = [
+  '*.good.test',
+  '*.wild.test',
+  '*.cdn.test',
+  'wild.test',
+  'evil.test',
+  '*.evil.test',
+  'evilwild.test',
+]
 
-const echo: OnRequest = ({ head, body, socket }) => void socket.write(ok(`${head}${body}`, ['Content-Type: text/plain']))
+const echo: OnRequest = ({ head, body, socket }) =>
+  void socket.write(ok(`${head}${body}`, ['Content-Type: text/plain']))
 
 /** A new secret in each run, of a shape that no placeholder has. */
-export const freshSecret = (): string => `tk-${randomBytes(24).toString('base64url').replaceAll(/[-_]/g, 'x')}`
-
-/** The policy of the attack suite, on free ports. */
-export const standardYaml = (ports: { tls: number; plain: number }, options: AttackBenchOptions = {}): string => `
-trust: { system: false, ca: [root.pem] }
-audit: { sync: normal }
-credentials:
-  k1: { issuer: static, value: { env: K1 } }
-  k1e: { issuer: static, value: { env: K1E } }
-  k1b: { issuer: static, value: { env: K1B } }
-  k2: { issuer: static, value: { env: K2 } }
-access:
-  api:
-    credential: k1
-    destinations: [{ host: api.good.test, port: ${ports.tls}, methods: [GET, POST], paths: ["/v1/**"], ${loopback} }]
-    slot: { header: authorization, scheme: Bearer }
-  echo:
-    credential: k1e
-    destinations: [{ host: echo.good.test, port: ${ports.tls}, ${loopback} }]
-    slot: { header: x-api-key }
-  git:
-    credential: k1b
-    destinations: [{ host: git.good.test, port: ${ports.tls}, ${loopback} }]
-    slot: { basic: password }
-  other:
-    credential: k2
-    destinations: [{ host: other.good.test, port: ${ports.tls}, ${loopback} }]
-    slot: { header: authorization, scheme: Bearer }
-sandboxes:
-  s1:
-    agent: a1
-    identity: [{ token: generated }]
-    access: [api, echo, git]
-    allow:
-      - { host: "*.wild.test", ports: [${ports.tls}], ${loopback} }
-      - { host: good.cdn.test, ports: [${ports.tls}], ${loopback} }
-      - { host: free.good.test, ports: [${ports.tls}], ${loopback} }
-      - { host: read.good.test, ports: [${ports.tls}], methods: [GET, POST], paths: ["/v1/**"], ${loopback} }
-      - { host: plain.good.test, scheme: http, ports: [${ports.plain}], ${loopback} }
-${(options.allow ?? []).map((rule) => `      - ${rule}\n`).join('')}    deny: [{ host: blocked.wild.test }]
-  s2:
-    agent: a2
-    identity: [{ token: generated }]
-    access: [other]
-    allow: [{ host: api.good.test, ports: [${ports.tls}], ${loopback} }]
-  s3:
-    agent: a3
-    identity: [{ token: generated }]
-${options.sandboxes ?? ''}
-${options.more ?? ''}`
+export const freshSecret = (): string =>
+  `tk-${randomBytes(24).toString('base64url').replaceAll(/[-_]/g, 'x')}`
 
 export async function attackBench(options: AttackBenchOptions = {}): Promise<AttackBench> {
   const ca = await createTestCa()
@@ -176,7 +136,9 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       return found.length > 0 ? Promise.resolve(found) : Promise.reject(new Refusal('dns_failed'))
     },
   }
-  const listen = /^listen:/m.test(options.more ?? '') ? '' : `listen: { proxy: 127.0.0.1:0, admin: 127.0.0.1:${await freePort()} }\n`
+  const listen = /^listen:/m.test(options.more ?? '')
+    ? ''
+    : `listen: { proxy: 127.0.0.1:0, admin: 127.0.0.1:${await freePort()} }\n`
   const ports = { tls: upstream.port, plain: plain.port }
   const yaml = `${listen}${standardYaml(ports, options)}`
   const broker = await startTestBroker({
@@ -266,13 +228,20 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       const text = body === undefined ? '' : JSON.stringify(body)
       const type = body === undefined ? '' : 'Content-Type: application/json\r\n'
       const length = `Content-Length: ${Buffer.byteLength(text)}\r\n`
-      own.write(`${method} ${path} HTTP/1.1\r\nHost: octroi\r\n${type}${length}Connection: close\r\n\r\n${text}`)
+      own.write(
+        `${method} ${path} HTTP/1.1\r\nHost: octroi\r\n${type}${length}Connection: close\r\n\r\n${text}`,
+      )
       const response = await own.response()
       own.destroy()
       return { status: response.status, answer: JSON.parse(response.body) as Record<string, unknown> }
     },
     mark() {
-      const from = { upstream: lengths(upstream), plain: lengths(plain), dials: tap.dials.length, lookups: lookups.length }
+      const from = {
+        upstream: lengths(upstream),
+        plain: lengths(plain),
+        dials: tap.dials.length,
+        lookups: lookups.length,
+      }
       const seq = exportHead(broker.stateFolder).seq
       const start = Date.now()
       const since = (): LoggedEvent[] => queryEvents(broker.stateFolder, { afterSeq: seq })
@@ -308,9 +277,12 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       const lines = broker.log.slice(seen.log)
       seen = { seq: events.at(-1)?.seq ?? seen.seq, log: broker.log.length }
       for (const { text } of received) expect(readableSecret(text, guarded)).toBeUndefined()
-      for (const text of [JSON.stringify(events), ...lines]) expect(readableSecret(text, guarded)).toBeUndefined()
+      for (const text of [JSON.stringify(events), ...lines])
+        expect(readableSecret(text, guarded)).toBeUndefined()
       received.length = 0
-      expect(lines.filter((line) => /inside the broker|unhandled|could not be started/.test(line))).toEqual([])
+      expect(lines.filter((line) => /inside the broker|unhandled|could not be started/.test(line))).toEqual(
+        [],
+      )
       expect(events.filter(({ reason }) => reason === 'internal')).toEqual([])
       expect(warnings.filter((warning) => !warning.startsWith('ExperimentalWarning'))).toEqual([])
       expect(tap.dials.filter((dial) => !mayDial.has(dial))).toEqual([])
@@ -321,7 +293,9 @@ export async function attackBench(options: AttackBenchOptions = {}): Promise<Att
       tap.stop()
       process.off('warning', onWarning)
       for (const { start, end, count } of tallies) {
-        const all = queryEvents(broker.stateFolder, { kind: 'exchange' }).filter(({ ts }) => ts >= start && ts <= end)
+        const all = queryEvents(broker.stateFolder, { kind: 'exchange' }).filter(
+          ({ ts }) => ts >= start && ts <= end,
+        )
         expect(all.reduce((sum, event) => sum + (event.count ?? 1), 0)).toBe(count)
       }
       for (const [path, bytes] of filesBelow(broker.stateFolder)) {
@@ -351,11 +325,20 @@ const suffixes = (origin: Origin, from: readonly number[]): string =>
 async function barrier(broker: TestBroker): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve))
   const { foundation } = broker.app
-  await foundation.events.appendDurable({ id: foundation.newId(), ts: Date.now(), kind: 'admin', note: 'barrier' })
+  await foundation.events.appendDurable({
+    id: foundation.newId(),
+    ts: Date.now(),
+    kind: 'admin',
+    note: 'barrier',
+  })
 }
 
 /** Resolves once `isTrue`; rejects after `ms` with what `shown` says. */
-export async function until(isTrue: () => boolean, what: string, shown: () => unknown = () => ''): Promise<void> {
+export async function until(
+  isTrue: () => boolean,
+  what: string,
+  shown: () => unknown = () => '',
+): Promise<void> {
   const end = Date.now() + 5_000
   while (!isTrue()) {
     if (Date.now() > end) throw new Error(`no ${what}: ${JSON.stringify(shown(), null, 1)}`)

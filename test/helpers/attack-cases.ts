@@ -11,11 +11,18 @@ interface Expected {
 }
 
 /** One request with the login of a sandbox on a connection of its own: refused, and nothing leaves the broker. */
-export async function expectRefused(bench: AttackBench, head: string, expected: Expected): Promise<RawResponse> {
+export async function expectRefused(
+  bench: AttackBench,
+  head: string,
+  expected: Expected,
+): Promise<RawResponse> {
   const { sandbox = 's1', status, reason } = expected
   const mark = bench.mark()
   const { client, response } = await bench.ask(sandbox, head)
-  expect([head, response.statusLine]).toEqual([head, expect.stringMatching(`^HTTP/1\\.1 ${status} octroi ${reason}( |$)`)])
+  expect([head, response.statusLine]).toEqual([
+    head,
+    expect.stringMatching(`^HTTP/1\\.1 ${status} octroi ${reason}( |$)`),
+  ])
   // 400 means that the next request cannot be found with certainty.
   if (status === 400) await client.closed()
   client.destroy()
@@ -28,14 +35,23 @@ export async function expectRefused(bench: AttackBench, head: string, expected: 
 }
 
 /** The same for a CONNECT; the Host field repeats the authority. */
-export const expectConnectRefused = (bench: AttackBench, authority: string, expected: Expected): Promise<RawResponse> =>
+export const expectConnectRefused = (
+  bench: AttackBench,
+  authority: string,
+  expected: Expected,
+): Promise<RawResponse> =>
   expectRefused(bench, `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`, expected)
 
 /** One request inside an open tunnel: its answer, and that the upstream saw nothing of it. */
 export async function expectRefusedInside(
   bench: AttackBench,
   client: RawClient,
-  { request, status, reason, agent = 'a1' }: { request: string; status: number; reason: string; agent?: string },
+  {
+    request,
+    status,
+    reason,
+    agent = 'a1',
+  }: { request: string; status: number; reason: string; agent?: string },
 ): Promise<LoggedEvent> {
   const mark = bench.mark()
   client.write(request)
@@ -63,5 +79,9 @@ export async function expectAllowed(
   expect([request, response.status]).toEqual([request, 200])
   const [event] = await mark.decisions(1)
   expect([request, event]).toMatchObject([request, { verdict: 'allow', status: 200 }])
-  return { response, received: mark.upstream() + mark.plain(), event: event ?? { id: '', seq: 0, ts: 0, kind: 'exchange' } }
+  return {
+    response,
+    received: mark.upstream() + mark.plain(),
+    event: event ?? { id: '', seq: 0, ts: 0, kind: 'exchange' },
+  }
 }

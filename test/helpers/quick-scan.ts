@@ -12,7 +12,9 @@ const windows = (text: string): string[] =>
 export function needlesOf(secret: string): string[] {
   const bytes = Buffer.from(secret, 'utf8')
   const base64 = [0, 1, 2].flatMap((lead) => {
-    const text = Buffer.concat([Buffer.alloc(lead), bytes]).toString('base64').replaceAll('=', '')
+    const text = Buffer.concat([Buffer.alloc(lead), bytes])
+      .toString('base64')
+      .replaceAll('=', '')
     const inner = text.slice(lead === 0 ? 0 : lead + 1, -1)
     return [...windows(inner), ...windows(inner.replaceAll('+', '-').replaceAll('/', '_'))]
   })
@@ -31,10 +33,15 @@ export function needlesOf(secret: string): string[] {
 }
 
 /** Which secret is readable in the text, with the form it was found in; `undefined` when none is. */
-export function readableSecret(text: string, needles: ReadonlyMap<string, readonly string[]>): string | undefined {
+export function readableSecret(
+  text: string,
+  needles: ReadonlyMap<string, readonly string[]>,
+): string | undefined {
   const lower = text.toLowerCase()
   for (const [name, forms] of needles) {
-    const found = forms.find((form) => text.includes(form) || (/^(?:[\da-f%]|\\u)+$/.test(form) && lower.includes(form)))
+    const found = forms.find(
+      (form) => text.includes(form) || (/^(?:[\da-f%]|\\u)+$/.test(form) && lower.includes(form)),
+    )
     if (found !== undefined) return `${name}: ${found}`
   }
   return undefined

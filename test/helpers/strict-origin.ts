@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 
@@ -28,7 +28,7 @@ export async function startStrictOrigin(tls?: { cert: string; key: string }): Pr
   const requests: StrictRequest[] = []
   const cut: string[] = []
   const errors: string[] = []
-  const onRequest = (request: IncomingMessage, response: import('node:http').ServerResponse): void => {
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const hash = createHash('sha256')
     request.on('data', (chunk: Buffer) => hash.update(chunk))
     request.on('error', () => undefined)
@@ -47,7 +47,8 @@ export async function startStrictOrigin(tls?: { cert: string; key: string }): Pr
     })
   }
   const options = { insecureHTTPParser: false, keepAliveTimeout: 60_000 }
-  const server: Server = tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest)
+  const server: Server =
+    tls === undefined ? createServer(options, onRequest) : createTlsServer({ ...options, ...tls }, onRequest)
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     errors.push(error.code ?? error.message)
     socket.destroy()
