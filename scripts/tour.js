@@ -65,7 +65,7 @@ async function start() {
     })
   })
   const lines = output.split('\n').filter((line) => !line.startsWith('note'))
-  recorder.block('console', ['$ npm start -- --config tour/octroi.yaml', ...lines].join('\n'))
+  recorder.block('console', ['$ npm start -s -- --config tour/octroi.yaml', ...lines].join('\n'))
   return child
 }
 
@@ -119,7 +119,7 @@ async function mcp() {
     'The reference server `server-everything` from npm, started by `octroi run` and driven by the official SDK over stdio. ' +
       'An MCP client is configured with:',
   )
-  const shown = serverCommand({ configFile: 'tour/octroi.yaml', isIsolated: true }, '/path/to/octroi')
+  const shown = serverCommand({ configFile: '/path/to/octroi.yaml', isIsolated: true }, '/path/to/octroi')
   recorder.block('json', JSON.stringify({ mcpServers: { everything: shown } }, null, 2))
   recorder.say(
     'What the client asked, and what came back. The last two are refused by the broker; `fetch` of Node tells its caller no ' +

@@ -89,4 +89,11 @@ function show(io: Io, event: LoggedEvent): void {
     out('meaning', meaning.title)
     out('hint', meaning.hint)
   }
+  const remedy = remedies[event.reason ?? '']
+  if (remedy !== undefined) out('remedy', remedy)
+}
+
+/** What the operator can do, where the hint for the client must not say it. */
+const remedies: Readonly<Record<string, string>> = {
+  ip_denied: 'if the address in the note is meant, let the rule name its range: addresses: [RANGE]',
 }

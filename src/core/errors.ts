@@ -15,13 +15,19 @@ interface Entry {
 
 type Row = readonly [status: number, title: string, proxyError: string, retry: Retry, hint: string]
 
-const refuse = (...[status, title, proxyError, retry, hint]: Row): Entry => ({ status, title, proxyError, retry, hint })
+const refuse = (...[status, title, proxyError, retry, hint]: Row): Entry => ({
+  status,
+  title,
+  proxyError,
+  retry,
+  hint,
+})
 
+// prettier-ignore
 /**
  * Every reason for which a request can be refused, with what the client sees. `docs/errors.md` is kept equal to this
  * table by a test. A retired reason stays listed and is never reused.
  */
-// prettier-ignore
 export const catalogue = {
   auth_missing: refuse(407, 'Proxy authentication required', 'http_request_denied', 'never', 'Send the proxy credentials of your sandbox; `octroi env` prints them.'),
   auth_invalid: refuse(407, 'Proxy authentication required', 'http_request_denied', 'never', 'Send the proxy credentials of your sandbox; `octroi env` prints them.'),
@@ -75,7 +81,8 @@ export type DenyReason = keyof typeof catalogue
 export type AllowReason = 'rule' | 'access' | 'observed' | 'approved'
 
 /** What only events and operators see where the wire says `handle_unknown`: the truth about the handle. */
-export type HandleTruth = 'handle_never_issued' | 'handle_wrong_sandbox' | 'handle_revoked' | 'handle_expired' | 'handle_deleted'
+export type HandleTruth =
+  'handle_never_issued' | 'handle_wrong_sandbox' | 'handle_revoked' | 'handle_expired' | 'handle_deleted'
 
 /** Statuses that a stage may choose instead of the catalogue's own: RFC 9110 has one for each part that is too large. */
 export const otherStatuses: Partial<Record<DenyReason, readonly number[]>> = {

@@ -39,7 +39,11 @@ const maxRemembered = 1_000
  * The grants whose access has this host:port. Remembered for each list, which is a snapshot's and never changes: a
  * sandbox with hundreds of grants asks for each request, and no access destination expires.
  */
-export function grantsCovering(grants: readonly Grant[], destination: Destination, now: number): readonly Grant[] {
+export function grantsCovering(
+  grants: readonly Grant[],
+  destination: Destination,
+  now: number,
+): readonly Grant[] {
   if (grants.length === 0) return grants
   let known = covering.get(grants)
   if (known === undefined || known.size >= maxRemembered) {

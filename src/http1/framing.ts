@@ -26,7 +26,8 @@ export function requestFraming(head: RequestHead): Framing | Problem {
 export function responseFraming(head: ResponseHead, method: string): Framing | Problem {
   const declared = declaredFraming(head.fields)
   if ('problem' in declared) return declared
-  if (method === 'HEAD' || head.status < 200 || head.status === 204 || head.status === 304) return { kind: 'none' }
+  if (method === 'HEAD' || head.status < 200 || head.status === 204 || head.status === 304)
+    return { kind: 'none' }
   if (declared.kind === 'chunked' && head.minor === 0) return { problem: 'chunked in HTTP/1.0' }
   return declared.kind === 'none' ? { kind: 'close' } : declared
 }

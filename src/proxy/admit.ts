@@ -116,17 +116,17 @@ function usageRefusal({ plane, record }: AdmitContext, usage: UsageDeny): Refusa
   if (usage.reason !== 'foreign_credential') {
     plane.auditRefusal(
       {
-      id: plane.newId(),
-      ts: plane.clock.now(),
-      kind: 'alert',
-      tenant: record.sandbox?.tenant,
-      sandbox: usage.handle?.sandbox ?? record.sandbox?.name,
-      host: record.destination?.host,
-      port: record.destination?.port,
-      reason: usage.truth ?? usage.reason,
-      access: usage.access,
-      handle: usage.handle?.id,
-      note: `presented by ${record.sandbox?.name ?? 'unknown'} in exchange ${record.id}`,
+        id: plane.newId(),
+        ts: plane.clock.now(),
+        kind: 'alert',
+        tenant: record.sandbox?.tenant,
+        sandbox: usage.handle?.sandbox ?? record.sandbox?.name,
+        host: record.destination?.host,
+        port: record.destination?.port,
+        reason: usage.truth ?? usage.reason,
+        access: usage.access,
+        handle: usage.handle?.id,
+        note: `presented by ${record.sandbox?.name ?? 'unknown'} in exchange ${record.id}`,
       },
       record.source,
     )

@@ -82,7 +82,8 @@ export class ScannedBody implements Body {
     while (!this.#isEnded) {
       const piece = await this.#source.next()
       if (piece === undefined) return this.#last()
-      const clean = this.#decoder === undefined ? this.#scanPlain(piece) : await this.#scanCoded(piece, this.#decoder)
+      const clean =
+        this.#decoder === undefined ? this.#scanPlain(piece) : await this.#scanCoded(piece, this.#decoder)
       if (clean !== undefined && clean.length > 0) return clean
     }
     return undefined

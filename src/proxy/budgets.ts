@@ -46,7 +46,9 @@ export class Budgets {
 
   #take(usage: Usage, perMinute: number): void {
     const now = this.#clock.monotonic()
-    const refilled = Number.isFinite(usage.tokens) ? usage.tokens + ((now - usage.at) * perMinute) / 60_000 : perMinute
+    const refilled = Number.isFinite(usage.tokens)
+      ? usage.tokens + ((now - usage.at) * perMinute) / 60_000
+      : perMinute
     usage.tokens = Math.min(perMinute, refilled)
     usage.at = now
     if (usage.tokens < 1) throw new Refusal('rate_limited', { detail: `${perMinute} requests a minute` })

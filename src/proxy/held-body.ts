@@ -13,7 +13,10 @@ export async function hold(
 ): Promise<Body> {
   const { head, plane, declared } = facts
   const { heldBytes, heldMs } = plane.limits
-  if (valuesOf(head.fields, 'content-type').some((type) => type.toLowerCase().startsWith('text/event-stream'))) return body
+  if (
+    valuesOf(head.fields, 'content-type').some((type) => type.toLowerCase().startsWith('text/event-stream'))
+  )
+    return body
   if (declared !== undefined && declared > heldBytes) return body
   const isPatient = declared !== undefined
   const expiry = isPatient ? undefined : timeout(plane, heldMs)
@@ -26,7 +29,9 @@ export async function hold(
       if (piece === 'late') return new ResumedBody(pieces, body, next)
       if (piece === undefined) {
         // Trailers need the chunked coding, and with it there is no length to give.
-        return body.trailers.length > 0 ? new ResumedBody(pieces, body, undefined) : new HeldBody(Buffer.concat(pieces), body)
+        return body.trailers.length > 0
+          ? new ResumedBody(pieces, body, undefined)
+          : new HeldBody(Buffer.concat(pieces), body)
       }
       pieces.push(piece)
       size += piece.length

@@ -28,7 +28,8 @@ export async function intercept(tunnel: OpenTunnel, serve: Serve): Promise<numbe
     client.socket.destroy()
     return 0
   }
-  if (opening.kind === 'tls' && decision.schemes.includes('https')) return terminate(tunnel, opening.hello, serve)
+  if (opening.kind === 'tls' && decision.schemes.includes('https'))
+    return terminate(tunnel, opening.hello, serve)
   if (opening.kind === 'http' && decision.schemes.includes('http')) {
     handBack(client)
     const facts = factsOf(tunnel, { scheme: 'http', isMisdirected: false, tlsVersion: undefined })
@@ -39,12 +40,17 @@ export async function intercept(tunnel: OpenTunnel, serve: Serve): Promise<numbe
 
 /** A readable refusal for a client that speaks HTTP, silence for any other; nothing is relayed either way. */
 async function refuseOpening({ client, record, destination }: OpenTunnel, kind: string): Promise<number> {
-  const refusal = new Refusal('non_tls', { detail: `the tunnel began with ${kind === 'tls' ? 'TLS' : 'no TLS'}` })
+  const refusal = new Refusal('non_tls', {
+    detail: `the tunnel began with ${kind === 'tls' ? 'TLS' : 'no TLS'}`,
+  })
   record.denied = refusal.reason
   record.status = refusal.status
   record.note = refusal.detail
   if (kind === 'http') {
-    await send(client.socket, refusalMessage(refusal, { id: record.id, destination, isHead: false, keepAlive: false }))
+    await send(
+      client.socket,
+      refusalMessage(refusal, { id: record.id, destination, isHead: false, keepAlive: false }),
+    )
     lingerClose(client.socket)
   } else client.socket.destroy()
   return 0

@@ -47,7 +47,10 @@ export async function listen(
   await bind(server, at, holderOf)
   const address = server.address()
   return {
-    at: typeof address === 'object' && address !== null ? { host: address.address, port: address.port } : { path: pathOf(at) },
+    at:
+      typeof address === 'object' && address !== null
+        ? { host: address.address, port: address.port }
+        : { path: pathOf(at) },
     get connections() {
       return sockets.size
     },
@@ -125,9 +128,12 @@ async function bind(server: Server, at: ListenAt, holderOf: HolderOf): Promise<v
 function bindError(error: NodeJS.ErrnoException, at: ListenAt, holderOf: HolderOf): OperatorError {
   const where = at.kind === 'unix' ? at.path : `${at.host}:${at.port}`
   if (error.code !== 'EADDRINUSE' || at.kind === 'unix') {
-    return new OperatorError(`cannot listen on ${where} (${error.code ?? error.message}); change \`listen.proxy\``, {
-      cause: error,
-    })
+    return new OperatorError(
+      `cannot listen on ${where} (${error.code ?? error.message}); change \`listen.proxy\``,
+      {
+        cause: error,
+      },
+    )
   }
   const holder = holderOf(at.port)
   const by = holder === undefined ? '' : ` by ${holder}`

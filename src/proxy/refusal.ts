@@ -34,7 +34,9 @@ export function refusalMessage(refusal: Refusal, context: RefusalContext): strin
   const phrase = ['octroi', reason, destination, `id=${context.id}`].filter((part) => part !== undefined)
   return (
     writeHead(`HTTP/1.1 ${refusal.status} ${phrase.join(' ')}`, [
-      ...(refusal.status === 407 ? [['Proxy-Authenticate', 'Basic realm="octroi", charset="UTF-8"'] as const] : []),
+      ...(refusal.status === 407
+        ? [['Proxy-Authenticate', 'Basic realm="octroi", charset="UTF-8"'] as const]
+        : []),
       ...(refusal.status === 405 ? [['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'] as const] : []),
       ...(refusal.status === 429 || refusal.status === 503 ? [['Retry-After', '30'] as const] : []),
       ['Content-Type', 'application/problem+json'],

@@ -39,7 +39,11 @@ export function problemRefusal(problem: Problem): Refusal {
     })
   }
   if (problem.unsupported === 'version') {
-    return new Refusal('malformed', { status: 505, detail: problem.problem, hint: 'Use HTTP/1.1; HTTP/2 is not offered here.' })
+    return new Refusal('malformed', {
+      status: 505,
+      detail: problem.problem,
+      hint: 'Use HTTP/1.1; HTTP/2 is not offered here.',
+    })
   }
   return new Refusal('malformed', { detail: problem.problem })
 }
@@ -91,7 +95,10 @@ type Target = Pick<ClientRequest, 'scheme' | 'destination' | 'path' | 'target'>
 function readTarget(head: RequestHead, inside: Inside | undefined): Target {
   if (head.target.startsWith('/')) {
     if (inside === undefined) {
-      throw new Refusal('malformed', { detail: 'origin-form', hint: 'This is a forward proxy: send the absolute URL.' })
+      throw new Refusal('malformed', {
+        detail: 'origin-form',
+        hint: 'This is a forward proxy: send the absolute URL.',
+      })
     }
     return withPath(inside.scheme, inside.destination, head.target)
   }
@@ -99,7 +106,8 @@ function readTarget(head: RequestHead, inside: Inside | undefined): Target {
   const absolute = parseAbsoluteTarget(head.target)
   if (!absolute.ok) throw new Refusal('malformed', { detail: absolute.problem })
   if (inside !== undefined) {
-    const same = absolute.scheme === inside.scheme && sameDestination(absolute.destination, inside.destination)
+    const same =
+      absolute.scheme === inside.scheme && sameDestination(absolute.destination, inside.destination)
     if (!same) throw new Refusal('authority_mismatch')
   }
   return withPath(absolute.scheme, absolute.destination, absolute.pathAndQuery)

@@ -35,8 +35,22 @@ export interface Outcome {
 }
 
 /** Validators and lengths of bytes that may not be the upstream's any more. */
-const strongFields = ['content-md5', 'digest', 'content-digest', 'repr-digest', 'accept-ranges', 'content-range']
-const conditional = ['if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since', 'if-range', 'range']
+const strongFields = [
+  'content-md5',
+  'digest',
+  'content-digest',
+  'repr-digest',
+  'accept-ranges',
+  'content-range',
+]
+const conditional = [
+  'if-match',
+  'if-none-match',
+  'if-modified-since',
+  'if-unmodified-since',
+  'if-range',
+  'range',
+]
 
 /** How the answers of the destination of this request are treated, for this sandbox. */
 export function treatmentOf(
@@ -73,7 +87,11 @@ export function readableRequest(fields: readonly Field[], treatment: Treatment):
   const isPartial = valuesOf(fields, 'range').length > 0
   const offered = valuesOf(fields, 'accept-encoding')
   if (offered.length === 0) return [...fields]
-  return withField(fields, 'Accept-Encoding', isPartial ? 'identity' : limitAcceptEncoding(offered.join(', ')))
+  return withField(
+    fields,
+    'Accept-Encoding',
+    isPartial ? 'identity' : limitAcceptEncoding(offered.join(', ')),
+  )
 }
 
 /** Prepares an upstream's response for the client; throws a `Refusal` for what cannot be read or must not pass. */
@@ -89,7 +107,8 @@ export async function treatResponse(
   if (treatment.kind === 'pass') {
     return { ...plain(head), fields, body: incoming.body, declared, redactions: () => 0 }
   }
-  if (treatment.kind === 'scan') return scanned(incoming, { fields, declared, hasBody, patterns: treatment.patterns })
+  if (treatment.kind === 'scan')
+    return scanned(incoming, { fields, declared, hasBody, patterns: treatment.patterns })
   return redacted(incoming, { fields, hasBody, treatment, plane })
 }
 
@@ -104,7 +123,8 @@ function scanned(
 ): Outcome {
   const { head } = incoming
   const { fields, declared, hasBody, patterns } = facts
-  if (containsSecret(patterns, Buffer.from(headText(head), 'latin1'))) throw new Refusal('credential_in_response')
+  if (containsSecret(patterns, Buffer.from(headText(head), 'latin1')))
+    throw new Refusal('credential_in_response')
   const decoder = hasBody ? decoderOf(head) : undefined
   const body = hasBody ? new ScannedBody(incoming.body, decoder, createScanner(patterns)) : incoming.body
   return { ...plain(head), fields, body, declared, redactions: () => 0 }
@@ -112,14 +132,25 @@ function scanned(
 
 async function redacted(
   incoming: Incoming,
-  facts: { fields: Field[]; hasBody: boolean; treatment: Extract<Treatment, { kind: 'redact' }>; plane: DataPlane },
+  facts: {
+    fields: Field[]
+    hasBody: boolean
+    treatment: Extract<Treatment, { kind: 'redact' }>
+    plane: DataPlane
+  },
 ): Promise<Outcome> {
   const { head } = incoming
   const { treatment, hasBody, plane } = facts
   const clean = redactHead(head.phrase, withoutFields(facts.fields, ['content-encoding']), treatment)
   if (!hasBody) {
     // A length that depends on the secret would tell its length, so HEAD and 304 lose theirs.
-    return { ...clean, status: head.status, body: incoming.body, declared: undefined, redactions: () => clean.hits }
+    return {
+      ...clean,
+      status: head.status,
+      body: incoming.body,
+      declared: undefined,
+      redactions: () => clean.hits,
+    }
   }
   const { patterns, replacement } = treatment
   const body = new RedactedBody(incoming.body, decoderOf(head), createRedactor(patterns, replacement))
@@ -154,8 +185,12 @@ function redactHead(
     return result.text
   }
   const whole = `${phrase}\n${fields.map(([name, value]) => `${name}: ${value}`).join('\n')}`
-  if (!containsSecret(treatment.patterns, Buffer.from(whole, 'latin1'))) return { phrase, fields: [...fields], hits }
-  const kept = fields.map(([name, value]): Field => [clean(name).replaceAll(/[^\w!#$%&'*+.^`|~-]/g, '-'), clean(value)])
+  if (!containsSecret(treatment.patterns, Buffer.from(whole, 'latin1')))
+    return { phrase, fields: [...fields], hits }
+  const kept = fields.map(([name, value]): Field => [
+    clean(name).replaceAll(/[^\w!#$%&'*+.^`|~-]/g, '-'),
+    clean(value),
+  ])
   return { phrase: clean(phrase), fields: kept, hits }
 }
 
@@ -175,7 +210,8 @@ export function treatTrailers(fields: readonly Field[], treatment: Treatment): F
   if (treatment.kind === 'pass' || fields.length === 0) return [...fields]
   if (treatment.kind === 'redact') return redactHead('', fields, treatment).fields
   const text = fields.map(([name, value]) => `${name}: ${value}`).join('\n')
-  if (containsSecret(treatment.patterns, Buffer.from(text, 'latin1'))) throw new Refusal('credential_in_response')
+  if (containsSecret(treatment.patterns, Buffer.from(text, 'latin1')))
+    throw new Refusal('credential_in_response')
   return [...fields]
 }
 

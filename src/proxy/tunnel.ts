@@ -34,7 +34,11 @@ export type Serve = (client: ClientConnection) => Promise<void>
  * One CONNECT. A refusal comes instead of the 200 and keeps the connection where it can, so that a client that waits for
  * the 407 can answer it. Resolves to `taken` when the tunnel used the connection up.
  */
-export async function tunnel(client: ClientConnection, head: RequestHead, serve: Serve): Promise<boolean | 'taken'> {
+export async function tunnel(
+  client: ClientConnection,
+  head: RequestHead,
+  serve: Serve,
+): Promise<boolean | 'taken'> {
   const { plane } = client
   const snapshot = plane.snapshot()
   const record = startRecord({
@@ -81,13 +85,17 @@ interface Asked {
   readonly record: Record
 }
 
-async function judge({ client, head, snapshot, record }: Asked, releases: (() => void)[]): Promise<OpenTunnel> {
+async function judge(
+  { client, head, snapshot, record }: Asked,
+  releases: (() => void)[],
+): Promise<OpenTunnel> {
   const { plane } = client
   const destination = readNamed({ client, head, snapshot, record })
   record.destination = destination
   const who = whoAsks(client, head, { snapshot, record })
   if (!plane.isReady()) throw new Refusal('not_ready')
-  if (plane.audit.state === 'full') throw new Refusal('audit_unavailable')
+  // A tunnel outlives its first request: none is opened while what comes through it could not be written down.
+  if (plane.audit.state !== 'ok') throw new Refusal('audit_unavailable')
   const ask = { kind: 'connect', destination, now: plane.clock.now() } as const
   const decision = admitDestination({ plane, snapshot, who, record }, destination, ask)
   releases.push(plane.budgets.openTunnel(who.sandbox))

@@ -29,12 +29,13 @@ export function whoAsks(client: ClientConnection, head: RequestHead, { snapshot,
   if (proofs.length > 1) throw new Refusal('malformed', { detail: 'more than one Proxy-Authorization' })
   const identified = client.identify(snapshot, proofs[0])
   if (!identified.ok) {
-    record.note = identified.sandboxes.length > 0 ? `proofs name ${identified.sandboxes.join(', ')}` : undefined
+    record.note =
+      identified.sandboxes.length > 0 ? `proofs name ${identified.sandboxes.join(', ')}` : undefined
     throw new Refusal(identified.reason)
   }
   const { sandbox, mayUseHandles } = identified
   if (client.sandboxId !== undefined && client.sandboxId !== sandbox.id) {
-    record.note = `the connection was ${client.sandboxId}'s, now ${sandbox.name}'s`
+    record.note = `the connection proved another sandbox before ${sandbox.name}`
     throw new Refusal('identity_mismatch')
   }
   client.sandboxId = sandbox.id

@@ -68,7 +68,11 @@ describe('retention', () => {
     writer.recordPolicy('first', 'a', 3_000)
     write(3_500)
     retainAll({ maxEvents: 1_000 })
-    expect(['first', 'second', 'third'].map((hash) => policyText(folder, hash))).toEqual(['a', undefined, 'c'])
+    expect(['first', 'second', 'third'].map((hash) => policyText(folder, hash))).toEqual([
+      'a',
+      undefined,
+      'c',
+    ])
   })
 
   it('keeps the file within a size', () => {

@@ -71,6 +71,17 @@ function setup(events: readonly AuditEvent[] = seen) {
 }
 
 describe('octroi logs', () => {
+  it('tells the operator what opens an address that is not public, and only then', async () => {
+    const id = '01ARYZ6S44DDDDDDDDDDDDDDDD'
+    const note = 'mirror.test:443 is at 203.0.113.80'
+    const denied = setup([event(id, { verdict: 'deny', reason: 'ip_denied', note })])
+    expect((await denied.run(['why', id])).out.join('\n')).toMatch(
+      /note +mirror\.test[^]*remedy +.*addresses: \[RANGE\]/,
+    )
+    const other = setup([event(id, { verdict: 'deny', reason: 'host_denied' })])
+    expect((await other.run(['why', id])).out.join('\n')).not.toContain('remedy')
+  })
+
   it.each([
     ['deny', 'dns_failed', 'upstream_failed', 'dns_failed'],
     ['deny', 'host_denied', 'complete', 'host_denied'],

@@ -1,7 +1,9 @@
-import { readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { rootCertificates } from 'node:tls'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { unbuilt } from '../../src/config/unbuilt.ts'
+import { configFolder } from '../helpers/config-files.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const page = readFileSync(`${root}docs/configuration.md`, 'utf8')
@@ -92,4 +94,19 @@ describe('docs/configuration.md', () => {
       expect([span, refused || span === 'static' || known.has(span)]).toEqual([span, true])
     }
   })
+})
+
+describe('the configurations in the README', () => {
+  const readme = readFileSync(`${root}README.md`, 'utf8')
+  const blocks = [...readme.matchAll(/```yaml\n([^]*?)```/g)].map(([, block = '']) => block)
+
+  it.each(blocks)('load: %s', (block) => {
+    const files = configFolder(block.startsWith('version:') ? block : `version: 1\n${block}`)
+    mkdirSync(files.path('certs'))
+    writeFileSync(files.path('certs/company-root.pem'), rootCertificates[0] ?? '')
+    const loaded = files.load()
+    expect(loaded.ok ? loaded.warnings : loaded.problems).toEqual([])
+  })
+
+  it('are two', () => expect(blocks).toHaveLength(2))
 })

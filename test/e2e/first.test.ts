@@ -16,7 +16,8 @@ describe('one request through the broker', () => {
     origin = await startOrigin()
     tlsOrigin = await startOrigin({
       tls: { cert, key },
-      onRequest: ({ head, body, socket }) => void socket.write(ok(`${head}${body}`, ['Content-Type: text/plain'])),
+      onRequest: ({ head, body, socket }) =>
+        void socket.write(ok(`${head}${body}`, ['Content-Type: text/plain'])),
     })
     broker = await startTestBroker({
       files: { 'root.pem': ca.cert },
@@ -56,9 +57,18 @@ sandboxes:
     )
     const response = await client.response()
     expect(response).toMatchObject({ status: 200, body: 'ok' })
-    expect(origin.received[0]).toBe(`GET /a?b HTTP/1.1\r\nHost: plain.good.test:${origin.port}\r\nX-A: 1\r\n\r\n`)
+    expect(origin.received[0]).toBe(
+      `GET /a?b HTTP/1.1\r\nHost: plain.good.test:${origin.port}\r\nX-A: 1\r\n\r\n`,
+    )
     const [event] = await broker.events((events) => events.length > 0)
-    expect(event).toMatchObject({ kind: 'exchange', agent: 'a1', verdict: 'allow', host: 'plain.good.test', path: '/a', status: 200 })
+    expect(event).toMatchObject({
+      kind: 'exchange',
+      agent: 'a1',
+      verdict: 'allow',
+      host: 'plain.good.test',
+      path: '/a',
+      status: 200,
+    })
   })
 
   it('challenges a request without credentials and keeps the connection', async () => {
@@ -81,7 +91,9 @@ sandboxes:
     expect(tlsOrigin.received.at(-1)).toContain(`Authorization: Bearer ${secret}\r\n`)
     expect(response.raw).not.toContain(secret)
     expect(response.body).toContain(`Authorization: Bearer ${placeholder}`)
-    const events = await broker.events((all) => all.some((event) => event.access === 'api' && event.status === 200))
+    const events = await broker.events((all) =>
+      all.some((event) => event.access === 'api' && event.status === 200),
+    )
     expect(events.at(-1)).toMatchObject({ access: 'api', verdict: 'allow', status: 200, redactions: 1 })
   })
 })

@@ -312,14 +312,14 @@ templates:
     const mark = bench.mark()
     let isDone = false
     const statuses = new Map<number, number>()
-    const load = Array.from({ length: 4 }, async () => {
+    const load = Array.from({ length: 2 }, async () => {
       while (!isDone) {
         const client = await bench.client()
         client.write(`GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${login}\r\n`)
         const { status } = await client.response().catch(() => ({ status: 0 }))
         statuses.set(status, (statuses.get(status) ?? 0) + 1)
         client.destroy()
-        await sleep(5)
+        await sleep(10)
       }
     })
     const hashes = new Set<string>()

@@ -366,4 +366,61 @@ describe('bounds on what a client or an upstream may take', () => {
     const rows = queryEvents(bench.broker.stateFolder, { host: 'flood.test' })
     expect(rows.length).toBeLessThan(count / 10)
   })
+
+  it('A243: a flood of different refusals loses none, and a neighbour is served meanwhile', async () => {
+    const count = proofCount(2_000, 1_000_000)
+    const mark = bench.mark()
+    const login = await bench.broker.auth('s1')
+    const flood = Array.from({ length: 4 }, async (_, n) => {
+      const client = await bench.client()
+      for (let sent = 0; sent < count / 4; sent += 50) {
+        const hosts = Array.from({ length: 50 }, (_host, i) => `h${n}-${sent + i}.flood.test:443`)
+        client.write(
+          hosts.map((host) => `CONNECT ${host} HTTP/1.1\r\nHost: ${host}\r\n${login}\r\n`).join(''),
+        )
+        for (const host of hosts)
+          expect((await client.response()).statusLine).toContain(` host_denied ${host} `)
+      }
+      client.destroy()
+    })
+    await neighbour()
+    await Promise.all(flood)
+    await until(
+      () => mark.events().filter(({ host }) => host?.endsWith('.flood.test')).length >= count,
+      'every refusal',
+    )
+    expect(mark.lookups().filter((name) => name.endsWith('.flood.test'))).toEqual([])
+  })
+
+  it('A229: places come back however an exchange or a tunnel ends', async () => {
+    const never = answered(() => undefined)
+    for (let round = 0; round < 3; round++) {
+      const mark = bench.mark()
+      const clients = await Promise.all(
+        Array.from({ length: 4 }, () => bench.tunnel('capped', 'free.good.test')),
+      )
+      for (const client of clients)
+        client.write(
+          round === 1
+            ? get(never).replace('GET', 'POST').replace('\r\n\r\n', '\r\nContent-Length: 9\r\n\r\nhalf')
+            : get(never),
+        )
+      const shells = await Promise.all(Array.from({ length: 4 }, () => bench.connect('capped', free())))
+      for (const { client } of shells.slice(0, 2))
+        client.write((await bench.hello('free.good.test')).subarray(0, 100))
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      for (const client of [...clients, ...shells.map(({ client: own }) => own)]) client.destroy()
+      await until(
+        () => mark.events().filter(({ agent }) => agent === 'capped').length >= 8,
+        'eight ended',
+        () => mark.events(),
+      )
+    }
+    const clients = await Promise.all(
+      Array.from({ length: 4 }, () => bench.tunnel('capped', 'free.good.test')),
+    )
+    for (const client of clients) client.write(get('/'))
+    for (const client of clients) expect((await client.response()).status).toBe(200)
+    for (const client of clients) client.destroy()
+  })
 })

@@ -50,7 +50,8 @@ export async function startTestBroker(options: TestBrokerOptions): Promise<TestB
   const folder = await mkdtemp(join(tmpdir(), 'octroi-test-'))
   const configFile = join(folder, 'octroi.yaml')
   await writeFile(configFile, withDefaults(options.yaml), { mode: 0o600 })
-  for (const [name, text] of Object.entries(options.files ?? {})) await writeFile(join(folder, name), text, { mode: 0o600 })
+  for (const [name, text] of Object.entries(options.files ?? {}))
+    await writeFile(join(folder, name), text, { mode: 0o600 })
   const log: string[] = []
   const app = await startApp({
     configFile,
@@ -125,7 +126,9 @@ function withDefaults(yaml: string): string {
 }
 
 function portOf(app: App, name: string): number {
-  const found = app.listeners.find((listener) => listener.name === name && listener.address.startsWith('http'))
+  const found = app.listeners.find(
+    (listener) => listener.name === name && listener.address.startsWith('http'),
+  )
   return Number(found?.address.split(':').at(-1) ?? 0)
 }
 
@@ -138,7 +141,8 @@ async function eventsWhen(
   for (;;) {
     const events = queryEvents(folder, {})
     if (until(events)) return events
-    if (Date.now() > end) throw new Error(`no such events within ${ms} ms: ${JSON.stringify(events, null, 1)}`)
+    if (Date.now() > end)
+      throw new Error(`no such events within ${ms} ms: ${JSON.stringify(events, null, 1)}`)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }

@@ -2,7 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { ChunkedReader, chunkHead, lastChunk } from '../../src/http1/chunked.ts'
 
 /** Reads `text` in pieces of `size` bytes; the content, or the word `problem`. */
-function read(text: string, size = text.length): { content: string; used: number; done: boolean } | 'problem' {
+function read(
+  text: string,
+  size = text.length,
+): { content: string; used: number; done: boolean } | 'problem' {
   const reader = new ChunkedReader()
   const bytes = Buffer.from(text, 'latin1')
   let content = ''
@@ -70,6 +73,9 @@ describe('chunked bodies', () => {
 
   it('writes what it reads', () => {
     expect(chunkHead(255)).toBe('ff\r\n')
-    expect(read(`${chunkHead(3)}abc\r\n${lastChunk([['X', '1']])}`)).toMatchObject({ content: 'abc', done: true })
+    expect(read(`${chunkHead(3)}abc\r\n${lastChunk([['X', '1']])}`)).toMatchObject({
+      content: 'abc',
+      done: true,
+    })
   })
 })

@@ -55,17 +55,24 @@ describe('refusals on the wire', () => {
     }
     expect(Number(fields['content-length'])).toBe(Buffer.byteLength(content))
     const problem: unknown = JSON.parse(content)
-    expect(problem).toMatchObject({ id, retry: expected.retry, ...(expected.hint === undefined ? {} : { hint: expected.hint }) })
+    expect(problem).toMatchObject({
+      id,
+      retry: expected.retry,
+      ...(expected.hint === undefined ? {} : { hint: expected.hint }),
+    })
   })
 
-  it.each(Object.keys(catalogue) as DenyReason[])('%s has a whole answer without anything of the request', (reason) => {
-    const refusal = new Refusal(reason, { detail: 'operator only', cause: new TypeError('operator only') })
-    const message = refusalMessage(refusal, { id, destination: undefined, isHead: false, keepAlive: false })
-    const { head, content } = read(message)
-    expect(head.status).toBe(catalogue[reason].status)
-    expect(message).not.toContain('operator only')
-    expect(JSON.parse(content)).toMatchObject({ status: head.status, title: catalogue[reason].title })
-  })
+  it.each(Object.keys(catalogue) as DenyReason[])(
+    '%s has a whole answer without anything of the request',
+    (reason) => {
+      const refusal = new Refusal(reason, { detail: 'operator only', cause: new TypeError('operator only') })
+      const message = refusalMessage(refusal, { id, destination: undefined, isHead: false, keepAlive: false })
+      const { head, content } = read(message)
+      expect(head.status).toBe(catalogue[reason].status)
+      expect(message).not.toContain('operator only')
+      expect(JSON.parse(content)).toMatchObject({ status: head.status, title: catalogue[reason].title })
+    },
+  )
 
   it('answers a wrong and a missing password byte for byte alike', () => {
     const answers = (['auth_missing', 'auth_invalid'] as const).map((reason) =>
@@ -77,6 +84,8 @@ describe('refusals on the wire', () => {
   it('turns what nobody foresaw into an internal error that says nothing', () => {
     const refusal = asRefusal(new RangeError('a path of this machine'))
     expect(refusal.reason).toBe('internal')
-    expect(refusalMessage(refusal, { id, destination: undefined, isHead: false, keepAlive: false })).not.toContain('path')
+    expect(
+      refusalMessage(refusal, { id, destination: undefined, isHead: false, keepAlive: false }),
+    ).not.toContain('path')
   })
 })

@@ -47,7 +47,10 @@ describe('.ci/run', () => {
   /** Runs it with an npm that does `test` for `npm test` and ends with `lint` for `npm run lint`. */
   const ci = (test: string, lint = 0): Promise<Ended> => {
     program('npm', `case "$*" in test) ${test} ;; *lint) echo dirty; exit ${lint} ;; esac`)
-    const env = plainEnv({ PATH: join(checkout.dir, 'fake'), SYSTEM_PYTHON: join(checkout.dir, 'fake', 'python3') })
+    const env = plainEnv({
+      PATH: join(checkout.dir, 'fake'),
+      SYSTEM_PYTHON: join(checkout.dir, 'fake', 'python3'),
+    })
     return start([join(checkout.dir, '.ci', 'run')], { command: 'bash', cwd: '/', env }).ended
   }
   const lastLine = ({ stdout }: Ended): string | undefined => stdout.split('\n').at(-2)
