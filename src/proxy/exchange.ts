@@ -126,7 +126,8 @@ function watch(story: Story, cleared: Cleared): () => void {
   abort.signal.addEventListener('abort', () => {
     const reason: unknown = abort.signal.reason
     story.leg?.upstream.fail(reason instanceof Error ? reason : new ClientGone('the client left'))
-    if (record.end === 'revoked') client.socket.destroy()
+    // Before the answer began the client can still be told why; after it only the end of the connection tells.
+    if (record.end === 'revoked' && record.status !== undefined) client.socket.destroy()
   })
   return () => plane.live.delete(live)
 }

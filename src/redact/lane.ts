@@ -11,6 +11,7 @@ import {
 import { fold, folded, foldedPairs } from './folding.ts'
 
 const nul = 0x00
+const escapedNul = 0x01
 const lineFeed = 0x0a
 const carriageReturn = 0x0d
 
@@ -135,7 +136,11 @@ export class Lane {
   }
 
   #take(byte: number, at: number): void {
-    if (byte === nul) return
+    if (byte === nul) {
+      // Between the bytes of UTF-16; an escaped one is a character, and no value has any.
+      if (opensEscape(this.#source[at] ?? 0)) this.text[this.length++] = escapedNul
+      return
+    }
     if (byte === lineFeed || byte === carriageReturn) this.#lineEnd(byte, at)
     else this.text[this.length++] = fold(byte)
   }

@@ -83,15 +83,23 @@ function region(matches: Match[], lane: Lane, bounds: { start: number; end: numb
 }
 
 /**
- * Longest value first, then one that begins with a character as it is read, not inside an escape. Inside, the backslash
- * before it may be a part of it or not: the last start leaves most of the text, but half an escape must not be left.
+ * Longest value first. One value may be read from several starts, as what stands before it may be a part of it or not:
+ * best is one that stands there as it is, then one that begins with a character as it is read, then the last start, which
+ * leaves most of the text. But half an escape must not be left.
  */
 function preference(a: Match, b: Match, lane: Lane): number {
   const byLength = b.needle.exact.length - a.needle.exact.length
-  const byPlace = Number(a.start > a.heldFrom) - Number(b.start > b.heldFrom)
-  if (byLength !== 0 || byPlace !== 0) return byLength || byPlace
-  if (a.start === a.heldFrom) return a.start - b.start
-  return oddBackslashes(a, lane) - oddBackslashes(b, lane) || b.start - a.start
+  if (byLength !== 0) return byLength
+  const rank = rankOf(a, lane)
+  return rank - rankOf(b, lane) || (rank < 2 ? a.start - b.start : b.start - a.start)
+}
+
+function rankOf(match: Match, lane: Lane): number {
+  const { start, end, heldFrom, needle } = match
+  const isOdd = oddBackslashes(match, lane) === 1
+  if (end - start === needle.exact.length && !isOdd) return 0
+  if (start === heldFrom) return 1
+  return isOdd ? 3 : 2
 }
 
 function oddBackslashes({ heldFrom, start }: Match, lane: Lane): number {

@@ -330,14 +330,14 @@ templates:
       client.write(`GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n${login}\r\n`)
       expect((await client.response()).status).toBe(i % 2 === 0 ? 403 : 200)
       client.destroy()
-      await sleep(20)
+      await sleep(100)
     }
     isDone = true
     await Promise.all(load)
     await bench.broker.reconfigure(before)
-    // A request in flight when its rule goes is cut, which its client sees as no answer.
+    // A request in flight when its rule goes is refused; cut only if its answer had begun.
     expect([...statuses.keys()].filter((status) => ![200, 403, 0].includes(status))).toEqual([])
-    expect(statuses.get(0) ?? 0).toBeLessThan(10)
+    expect(statuses.get(0) ?? 0).toBeLessThan(5)
     const judged = mark.events().filter(({ kind, sandbox }) => kind === 'exchange' && sandbox === 's1')
     expect(judged.length).toBeGreaterThan(20)
     expect(judged.every(({ policy }) => policy !== undefined && hashes.has(policy))).toBe(true)

@@ -106,8 +106,9 @@ function wrap(socket: Socket | TLSSocket): RawClient {
     },
     async response(ms = 5_000, method = 'GET') {
       let found: { response: RawResponse; length: number } | undefined
-      await wait(() => (found = parse(text, isClosed, method)) !== undefined, ms, 'whole response')
-      if (found === undefined) throw new TypeError('waited for nothing')
+      const isOver = (): boolean => (found = parse(text, isClosed, method)) !== undefined || isClosed
+      await wait(isOver, ms, 'whole response')
+      if (found === undefined) throw new Error(`closed before a whole response; received ${JSON.stringify(text)}`)
       text = text.slice(found.length)
       return found.response
     },

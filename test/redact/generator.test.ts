@@ -92,14 +92,9 @@ function makeCase(random: Seeded, forms: readonly SecretForm[]): Case {
   }
 }
 
-/**
- * What stands before an escape may be a part of it: `\` before `\u0041` is one character of JSON in JSON, `%3` before a
- * digit that digit.
- */
-function certain({ before, body }: Case): string {
-  if (/^[%\\&/"']/.test(body)) return before.replace(/[%\\][%\\\w]*$/, '')
-  return /^\d/.test(body) ? before.replace(/[%\\][%\\\w]*3$/, '') : before
-}
+/** What stands before an escape may be a part of it: `\` before `\u0041` is one character of JSON in JSON. */
+const certain = ({ before, body }: Case): string =>
+  /^[%\\&/"']/.test(body) ? before.replace(/[%\\][%\\\w]*$/, '') : before
 
 /** `=` behind base64 without padding cannot be told from padding, nor `\\` behind `\\` from one character of JSON. */
 const certainBehind = ({ secret, behind }: Case): string =>
