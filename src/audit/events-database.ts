@@ -18,8 +18,6 @@ const schema = `
   CREATE INDEX events_id ON events (id);
   CREATE INDEX events_ts ON events (ts);
   CREATE INDEX events_agent ON events (agent) WHERE agent IS NOT NULL;
-  CREATE INDEX events_sandbox ON events (sandbox) WHERE sandbox IS NOT NULL;
-  CREATE INDEX events_host ON events (host) WHERE host IS NOT NULL;
   CREATE TABLE chain (
     one INTEGER PRIMARY KEY CHECK (one = 1), seq INTEGER NOT NULL, hash TEXT NOT NULL,
     base_seq INTEGER NOT NULL, base_hash TEXT NOT NULL

@@ -109,6 +109,7 @@ type First = { readonly piece: Buffer | undefined } | { readonly pending: Promis
 
 /** The first piece if it comes at once, so that a small response is one write; else the head must not wait for it. */
 async function firstPiece(client: ClientConnection, body: Body): Promise<First> {
+  if (body.isReady === true) return { piece: await body.next() }
   const pending = body.next()
   let cancel = (): void => undefined
   const late = new Promise<'late'>((resolve) => {

@@ -9,6 +9,8 @@ export interface Body {
   next(): Promise<Buffer | undefined>
   /** Whole length if it is known before the first piece, bytes. */
   readonly length: number | undefined
+  /** The next piece is there already: waiting for it waits for nothing. */
+  readonly isReady?: boolean
   /** The last byte was taken. */
   readonly complete: boolean
   /** Trailer fields, known once complete. */
@@ -51,6 +53,10 @@ class LengthBody implements Body {
     this.#errors = errors
     this.length = length
     this.#left = length
+  }
+
+  get isReady(): boolean {
+    return this.#left === 0 || this.#reader.size > 0
   }
 
   get complete(): boolean {

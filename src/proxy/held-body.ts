@@ -53,6 +53,7 @@ function timeout(plane: DataPlane, ms: number): { promise: Promise<'late'>; canc
 /** A body that was collected whole. */
 class HeldBody implements Body {
   readonly length: number
+  readonly isReady = true
   readonly #source: Body
   #bytes: Buffer | undefined
 
