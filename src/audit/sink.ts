@@ -15,6 +15,9 @@ const maxBatch = 1_000
 const gatherMs = 20
 /** From this many on it is written without waiting for more. */
 const gatherEvents = 256
+/** A batch of so many shows load: the next one gathers for `busyGatherMs` instead of one turn of the event loop. */
+const busyBatch = 8
+const busyGatherMs = 1
 /** A store that has not answered for so long is down, `ms`. */
 const answerWithinMs = 5_000
 const retryEveryMs = 500
@@ -51,6 +54,7 @@ class ThreadedLog implements EventLog {
   #refused = 0
   #cancelTimer: (() => void) | undefined
   #isSoon = false
+  #lastBatch = 0
   #isClosed = false
   #walWarnedAt = -Infinity
 
@@ -133,10 +137,14 @@ class ThreadedLog implements EventLog {
   #flushSoon(): void {
     if (this.#isSoon || this.#outage !== undefined || this.#running !== undefined) return
     this.#isSoon = true
-    setImmediate(() => {
+    const flush = (): void => {
       this.#isSoon = false
       if (this.#outage === undefined) void this.#flush()
-    })
+    }
+    // A commit costs the same for one event as for many: under load each waits a moment for company, alone none does.
+    if (this.#lastBatch >= busyBatch && this.#queue.length < gatherEvents)
+      this.#clock.after(busyGatherMs, flush)
+    else setImmediate(flush)
   }
 
   #flushIn(ms: number): void {
@@ -169,6 +177,7 @@ class ThreadedLog implements EventLog {
     this.#cancelTimer = undefined
     const batch = this.#queue.splice(0, maxBatch)
     this.#writing = batch
+    this.#lastBatch = batch.length
     const cancel = this.#clock.after(answerWithinMs, () => this.#goDown('it does not answer'))
     try {
       await this.#commit(batch)

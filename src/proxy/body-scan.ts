@@ -18,6 +18,11 @@ export class RedactedBody implements Body {
     this.#redactor = redactor
   }
 
+  /** Gives back what the decoder holds; for a body that is not read to its end. */
+  close(): void {
+    this.#decoder?.close()
+  }
+
   get hits(): number {
     return this.#redactor.hits
   }
@@ -56,6 +61,8 @@ export class ScannedBody implements Body {
   readonly #source: Body
   readonly #decoder: Decoder | undefined
   readonly #scanner: Scanner
+  /** Looks at the coded bytes themselves: names and comments of gzip and frames that decoders skip hold plain text. */
+  readonly #coded: Scanner | undefined
   /** Coded pieces whose decoded bytes are still held by the scanner. */
   #held: Buffer[] = []
   /** Decoded bytes that went into the scanner and that came out of it. */
@@ -63,11 +70,20 @@ export class ScannedBody implements Body {
   #scannedOut = 0
   #isEnded = false
 
-  constructor(source: Body, decoder: Decoder | undefined, scanner: Scanner) {
+  constructor(
+    source: Body,
+    by: { decoder: Decoder | undefined; scanner: Scanner; coded: Scanner | undefined },
+  ) {
     this.#source = source
-    this.#decoder = decoder
-    this.#scanner = scanner
+    this.#decoder = by.decoder
+    this.#scanner = by.scanner
+    this.#coded = by.coded
     this.length = source.length
+  }
+
+  /** Gives back what the decoder holds; for a body that is not read to its end. */
+  close(): void {
+    this.#decoder?.close()
   }
 
   get complete(): boolean {
@@ -96,6 +112,7 @@ export class ScannedBody implements Body {
   }
 
   async #scanCoded(piece: Buffer, decoder: Decoder): Promise<Buffer | undefined> {
+    if (this.#coded !== undefined && this.#coded.push(piece) === undefined) throw found()
     const plain = await decoder.write(piece)
     this.#scannedIn += plain.length
     const clean = this.#scanner.push(plain)
@@ -112,6 +129,7 @@ export class ScannedBody implements Body {
     if (this.#decoder !== undefined) {
       const plain = await this.#decoder.end()
       if (this.#scanner.push(plain) === undefined) throw found()
+      if (this.#coded !== undefined && this.#coded.flush() === undefined) throw found()
     }
     const rest = this.#scanner.flush()
     if (rest === undefined) throw found()

@@ -15,6 +15,8 @@ export interface Body {
   readonly complete: boolean
   /** Trailer fields, known once complete. */
   readonly trailers: readonly Field[]
+  /** Gives back what a body that is not read to its end still holds. */
+  close?(): void
 }
 
 /** What a body that ends early or breaks its framing means: a client's is not an upstream's. */

@@ -68,6 +68,7 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
     const treatment = treatmentOf(plane, snapshot, { sandbox: who.sandbox, request })
     const incoming = await askUpstream(story, cleared, treatment)
     const outcome = await treatResponse(incoming, treatment, plane)
+    releases.push(() => outcome.body.close?.())
     const { isRequestSent } = incoming
     const mayKeep = await answer(client, outcome, { request, isRequestSent, treatment, record, story })
     return keep(story, { request, incoming, mayKeep })

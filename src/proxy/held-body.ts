@@ -71,6 +71,10 @@ class HeldBody implements Body {
     return this.#source.trailers
   }
 
+  close(): void {
+    this.#source.close?.()
+  }
+
   next(): Promise<Buffer | undefined> {
     const bytes = this.#bytes
     this.#bytes = undefined
@@ -99,6 +103,10 @@ class ResumedBody implements Body {
 
   get trailers(): readonly Field[] {
     return this.#source.trailers
+  }
+
+  close(): void {
+    this.#source.close?.()
   }
 
   next(): Promise<Buffer | undefined> {

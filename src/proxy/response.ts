@@ -126,9 +126,16 @@ function scanned(
   if (containsSecret(patterns, Buffer.from(headText(head), 'latin1')))
     throw new Refusal('credential_in_response')
   const decoder = hasBody ? decoderOf(head) : undefined
-  const body = hasBody ? new ScannedBody(incoming.body, decoder, createScanner(patterns)) : incoming.body
+  const body = hasBody ? scannedBody(incoming.body, decoder, patterns) : incoming.body
   return { ...plain(head), fields, body, declared, redactions: () => 0 }
 }
+
+const scannedBody = (body: Body, decoder: Decoder | undefined, patterns: Patterns): ScannedBody =>
+  new ScannedBody(body, {
+    decoder,
+    scanner: createScanner(patterns),
+    coded: decoder === undefined ? undefined : createScanner(patterns),
+  })
 
 async function redacted(
   incoming: Incoming,

@@ -43,7 +43,13 @@ describe.each([
     for (const size of [1, 7, bytes.length + 1]) {
       const cut: Buffer[] = []
       for (let at = 0; at < bytes.length; at += size) cut.push(bytes.subarray(at, at + size))
-      const pieces = await piecesOf(new ScannedBody(bodyOf(cut), decoderFor(coding), createScanner(patterns)))
+      const pieces = await piecesOf(
+        new ScannedBody(bodyOf(cut), {
+          decoder: decoderFor(coding),
+          scanner: createScanner(patterns),
+          coded: createScanner(patterns),
+        }),
+      )
       expect(pieces.filter((piece) => piece.length === 0)).toEqual([])
       expect(Buffer.concat(pieces).equals(bytes)).toBe(true)
     }
@@ -54,5 +60,23 @@ describe.each([
     const pieces = await piecesOf(new RedactedBody(bodyOf([content]), undefined, redactor))
     expect(pieces.filter((piece) => piece.length === 0)).toEqual([])
     expect(Buffer.concat(pieces).equals(content)).toBe(true)
+  })
+
+  it('finds a secret in the name field of a gzip body, which no decoder shows', async () => {
+    const plain = gzipSync('nothing here')
+    // RFC 1952: flag FNAME, then the zero-terminated name after the ten fixed bytes.
+    const named = Buffer.concat([
+      plain.subarray(0, 3),
+      Buffer.of(0x08),
+      plain.subarray(4, 10),
+      Buffer.from(`${secret}\0`),
+      plain.subarray(10),
+    ])
+    const body = new ScannedBody(bodyOf([named]), {
+      decoder: decoderFor('gzip'),
+      scanner: createScanner(patterns),
+      coded: createScanner(patterns),
+    })
+    await expect(piecesOf(body)).rejects.toMatchObject({ reason: 'credential_in_response' })
   })
 })
