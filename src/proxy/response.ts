@@ -4,12 +4,14 @@ import { valuesOf, type Field } from '../http1/fields.ts'
 import type { ResponseHead } from '../http1/head.ts'
 import type { SandboxView, Snapshot } from '../identity/model.ts'
 import type { Patterns } from '../redact/forms.ts'
-import { containsSecret, createRedactor, createScanner, redactText } from '../redact/redactor.ts'
+import type { PartSeen } from '../redact/port.ts'
+import { containsSecret, createRedactor, createScanner, isWithinSecret } from '../redact/redactor.ts'
 import type { Body } from './body.ts'
 import { RedactedBody, ScannedBody } from './body-scan.ts'
 import { createDecoder, limitAcceptEncoding, type Decoder } from './codings.ts'
 import type { Incoming } from './forward.ts'
 import { hold } from './held-body.ts'
+import { redactHead } from './redact-head.ts'
 import { returnedFields, withField, withoutFields } from './head.ts'
 import type { DataPlane } from './plane.ts'
 import type { ClientRequest } from './request.ts'
@@ -17,9 +19,14 @@ import type { ClientRequest } from './request.ts'
 /** What becomes of one upstream's answers. */
 export type Treatment =
   /** A destination of an access of the tenant: values are replaced. */
-  | { readonly kind: 'redact'; readonly patterns: Patterns; replacement(entryId: string): string | undefined }
+  | {
+      readonly kind: 'redact'
+      readonly patterns: Patterns
+      readonly partSeen: PartSeen
+      replacement(entryId: string): string | undefined
+    }
   /** Any other destination of a tenant with secrets: a value ends the exchange. */
-  | { readonly kind: 'scan'; readonly patterns: Patterns }
+  | { readonly kind: 'scan'; readonly patterns: Patterns; readonly partSeen: PartSeen }
   /** The tenant has no secret that could come back. */
   | { readonly kind: 'pass' }
 
@@ -52,6 +59,9 @@ const conditional = [
   'range',
 ]
 
+/** Bytes of a part that is long enough to be known as a piece of a secret; see `isWithinSecret`. */
+const shortestPart = 4
+
 /** How the answers of the destination of this request are treated, for this sandbox. */
 export function treatmentOf(
   plane: DataPlane,
@@ -63,8 +73,14 @@ export function treatmentOf(
   const patterns = plane.patterns(sandbox.tenant)
   const isBound = snapshot.bound.get(sandbox.tenant)?.has(host, port) ?? false
   if (patterns === undefined) return { kind: 'pass' }
-  if (!isBound) return { kind: 'scan', patterns }
-  return { kind: 'redact', patterns, replacement: (entryId) => placeholderFor(plane, sandbox, entryId) }
+  const partSeen = plane.guesses.watching(sandbox, request.destination)
+  if (!isBound) return { kind: 'scan', patterns, partSeen }
+  return {
+    kind: 'redact',
+    patterns,
+    partSeen,
+    replacement: (entryId) => placeholderFor(plane, sandbox, entryId),
+  }
 }
 
 /** The sandbox's own placeholder for the credential an entry belongs to. */
@@ -83,15 +99,25 @@ export function readableRequest(fields: readonly Field[], treatment: Treatment):
   if (treatment.kind === 'redact') {
     return withField(withoutFields(fields, conditional), 'Accept-Encoding', 'identity')
   }
+  const range = valuesOf(fields, 'range').join(', ')
+  const asked = showsTooLittle(range) ? withoutFields(fields, ['range', 'if-range']) : [...fields]
+  const offered = valuesOf(asked, 'accept-encoding')
+  if (offered.length === 0) return asked
   // A part of a coded representation cannot be decoded, so ranges are asked for uncoded.
-  const isPartial = valuesOf(fields, 'range').length > 0
-  const offered = valuesOf(fields, 'accept-encoding')
-  if (offered.length === 0) return [...fields]
-  return withField(
-    fields,
-    'Accept-Encoding',
-    isPartial ? 'identity' : limitAcceptEncoding(offered.join(', ')),
-  )
+  const isPartial = valuesOf(asked, 'range').length > 0
+  return withField(asked, 'Accept-Encoding', isPartial ? 'identity' : limitAcceptEncoding(offered.join(', ')))
+}
+
+/**
+ * Parts that are too short to be told from a piece of a secret, or several in one answer: the whole is asked for, which
+ * RFC 9110 section 14.2 leaves to any recipient. The first bytes of a file are a common question.
+ */
+function showsTooLittle(range: string): boolean {
+  if (range === '') return false
+  const [, first = '', last = ''] = /^\s*bytes\s*=\s*([0-9]{0,15})-([0-9]{0,15})\s*$/i.exec(range) ?? []
+  if (first === '' && last === '') return true
+  if (first === '') return Number(last) < shortestPart
+  return last !== '' && Number(first) > 0 && Number(last) - Number(first) + 1 < shortestPart
 }
 
 /** Prepares an upstream's response for the client; throws a `Refusal` for what cannot be read or must not pass. */
@@ -107,8 +133,7 @@ export async function treatResponse(
   if (treatment.kind === 'pass') {
     return { ...plain(head), fields, body: incoming.body, declared, redactions: () => 0 }
   }
-  if (treatment.kind === 'scan')
-    return scanned(incoming, { fields, declared, hasBody, patterns: treatment.patterns })
+  if (treatment.kind === 'scan') return scanned(incoming, { fields, declared, hasBody, treatment })
   return redacted(incoming, { fields, hasBody, treatment, plane })
 }
 
@@ -119,22 +144,35 @@ const plain = (head: ResponseHead): { status: number; phrase: string } => ({
 
 function scanned(
   incoming: Incoming,
-  facts: { fields: Field[]; declared: number | undefined; hasBody: boolean; patterns: Patterns },
+  facts: {
+    fields: Field[]
+    declared: number | undefined
+    hasBody: boolean
+    treatment: Extract<Treatment, { kind: 'scan' }>
+  },
 ): Outcome {
   const { head } = incoming
-  const { fields, declared, hasBody, patterns } = facts
-  if (containsSecret(patterns, Buffer.from(headText(head), 'latin1')))
-    throw new Refusal('credential_in_response')
+  const { fields, declared, hasBody, treatment } = facts
+  refuseSecretIn(headText(head), treatment)
   const decoder = hasBody ? decoderOf(head) : undefined
-  const body = hasBody ? scannedBody(incoming.body, decoder, patterns) : incoming.body
+  const isPart = head.status === 206
+  const body = hasBody ? scannedBody(incoming.body, decoder, { treatment, isPart }) : incoming.body
   return { ...plain(head), fields, body, declared, redactions: () => 0 }
 }
 
-const scannedBody = (body: Body, decoder: Decoder | undefined, patterns: Patterns): ScannedBody =>
+const scannedBody = (
+  body: Body,
+  decoder: Decoder | undefined,
+  {
+    treatment: { patterns, partSeen },
+    isPart,
+  }: { treatment: Extract<Treatment, { kind: 'scan' }>; isPart: boolean },
+): ScannedBody =>
   new ScannedBody(body, {
     decoder,
-    scanner: createScanner(patterns),
-    coded: decoder === undefined ? undefined : createScanner(patterns),
+    scanner: createScanner(patterns, partSeen),
+    coded: decoder === undefined ? undefined : createScanner(patterns, partSeen),
+    isWithin: isPart ? (bytes) => isWithinSecret(patterns, bytes) : undefined,
   })
 
 async function redacted(
@@ -159,8 +197,9 @@ async function redacted(
       redactions: () => clean.hits,
     }
   }
-  const { patterns, replacement } = treatment
-  const body = new RedactedBody(incoming.body, decoderOf(head), createRedactor(patterns, replacement))
+  const { patterns, replacement, partSeen } = treatment
+  const redactor = createRedactor(patterns, replacement, partSeen)
+  const body = new RedactedBody(incoming.body, decoderOf(head), redactor)
   const held = await hold(body, { head, plane, declared: incoming.body.length })
   const isUnchanged = held.length !== undefined && body.hits === 0
   const fields = isUnchanged ? clean.fields : weakened(clean.fields)
@@ -180,38 +219,12 @@ function weakened(fields: readonly Field[]): Field[] {
   )
 }
 
-function redactHead(
-  phrase: string,
-  fields: readonly Field[],
-  treatment: Extract<Treatment, { kind: 'redact' }>,
-): { phrase: string; fields: Field[]; hits: number } {
-  const { patterns, replacement } = treatment
-  let hits = 0
-  // Most lines are clean, and looking is cheaper than replacing.
-  const clean = (text: string): string => {
-    if (!containsSecret(patterns, Buffer.from(text, 'latin1'))) return text
-    const result = redactText(patterns, text, replacement)
-    hits += result.hits
-    return result.text
-  }
-  const lines = fields.map(([name, value]) => `${name}: ${value}`)
-  if (!containsSecret(patterns, Buffer.from(`${phrase}\n${lines.join('\n')}`, 'latin1')))
-    return { phrase, fields: [...fields], hits }
-  const kept = fields.map((field, index): Field => {
-    if (!containsSecret(patterns, Buffer.from(lines[index] ?? '', 'latin1'))) return field
-    return [clean(field[0]).replaceAll(/[^\w!#$%&'*+.^`|~-]/g, '-'), clean(field[1])]
-  })
-  return { phrase: clean(phrase), fields: kept, hits }
-}
-
 /** An informational response's fields, judged like a final one's. */
 export function treatInformational(head: ResponseHead, treatment: Treatment): ResponseHead {
   const fields = returnedFields(head.fields)
   if (treatment.kind === 'pass') return { ...head, fields }
   if (treatment.kind === 'redact') return { ...head, ...redactHead(head.phrase, fields, treatment) }
-  if (containsSecret(treatment.patterns, Buffer.from(headText(head), 'latin1'))) {
-    throw new Refusal('credential_in_response')
-  }
+  refuseSecretIn(headText(head), treatment)
   return { ...head, fields }
 }
 
@@ -219,10 +232,13 @@ export function treatInformational(head: ResponseHead, treatment: Treatment): Re
 export function treatTrailers(fields: readonly Field[], treatment: Treatment): Field[] {
   if (treatment.kind === 'pass' || fields.length === 0) return [...fields]
   if (treatment.kind === 'redact') return redactHead('', fields, treatment).fields
-  const text = fields.map(([name, value]) => `${name}: ${value}`).join('\n')
-  if (containsSecret(treatment.patterns, Buffer.from(text, 'latin1')))
-    throw new Refusal('credential_in_response')
+  refuseSecretIn(fields.map(([name, value]) => `${name}: ${value}`).join('\n'), treatment)
   return [...fields]
+}
+
+function refuseSecretIn(text: string, { patterns, partSeen }: Extract<Treatment, { kind: 'scan' }>): void {
+  if (containsSecret(patterns, Buffer.from(text, 'latin1'), partSeen))
+    throw new Refusal('credential_in_response')
 }
 
 const headText = (head: ResponseHead): string =>
