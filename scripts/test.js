@@ -15,6 +15,7 @@ const scratch = mkdtempSync(join(tmpdir(), 'octroi-test-'))
 const report = join(scratch, 'report.json')
 const given = process.argv.slice(2)
 const proof = given.includes('--proof')
+const others = given.filter((arg) => arg !== '--proof')
 const vitest = join(packageDir, 'node_modules', 'vitest', 'vitest.mjs')
 
 const code = await runNode(
@@ -26,8 +27,10 @@ const code = await runNode(
     '--reporter=default',
     '--reporter=json',
     `--outputFile.json=${report}`,
-    ...(proof ? ['test/proof/', `--testTimeout=${proofTimeoutMs}`, `--hookTimeout=${proofTimeoutMs}`] : []),
-    ...given.filter((arg) => arg !== '--proof'),
+    ...(proof ? [`--testTimeout=${proofTimeoutMs}`, `--hookTimeout=${proofTimeoutMs}`] : []),
+    // vitest runs what any of its paths names, so that all of test/proof/ is named only where no part of it is.
+    ...(proof && !others.some((arg) => arg.startsWith('test/proof/')) ? ['test/proof/'] : []),
+    ...others,
   ],
   proof ? { ...process.env, OCTROI_PROOF: 'full' } : process.env,
 )

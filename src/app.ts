@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { adminEvent } from './admin/event.ts'
 import { createAttachments } from './app/attachments.ts'
-import { Control, type NamedListener } from './app/control.ts'
+import { Control, prepareAll, type NamedListener } from './app/control.ts'
 import { brokerInput } from './app/credentials.ts'
-import { openAdmin, openListeners } from './app/doors.ts'
+import { createDoors, openAdmin } from './app/doors.ts'
 import { openFoundation, readConfig, type Foundation } from './app/foundation.ts'
 import { createPlane, type RunningPlane } from './app/plane.ts'
-import { createReach, type Reach } from './app/reach.ts'
+import { keepReach, type Reach } from './app/reach.ts'
 import { createSandboxSockets, type SandboxSockets } from './app/sandbox-sockets.ts'
 import { createBroker, type CredentialBroker } from './broker/broker.ts'
 import { loadConfig } from './config/load.ts'
@@ -83,39 +83,37 @@ async function start(options: AppOptions, closers: Closers): Promise<App> {
   const broker = await openBroker({ holder, foundation, env, clock }, closers)
   const listeners: Listener[] = []
   const named: NamedListener[] = []
-  const reach = await openReach(options, { foundation, holder, listeners, named })
+  const reach = await keepReach({ resolver: options.resolver, clock, foundation, holder, listeners, named })
   const minter = createMinter({ clock })
   closers.push(() => minter.close())
   const leaves = createLeafCache({ authority: foundation.authority, minter, clock })
   const running = createPlane({
-    clock,
-    log,
-    foundation,
-    holder,
-    broker,
-    leaves,
+    ...{ clock, log, foundation, holder, broker, leaves },
     reach: reach.current,
     limits: options.limits,
+    pause: (sandbox) => lifecycle.pause(sandbox),
   })
   closers.push(() => running.close())
   follow({ holder, foundation, broker, running, log }, closers)
   const trust = await publishTrust({ holder, foundation, reach: reach.current() })
   const sockets = openSockets({ holder, running }, closers)
-  const lifecycle = lifecycleOf({ foundation, holder, broker, clock })
+  const lifecycle = lifecycleOf({ foundation, holder, broker, running, clock })
   const attachments = createAttachments({
     clock,
     idleExitMs: options.private?.idleExitMs,
     isBusy: () => running.plane.live.busy > 0,
   })
   closers.push(() => attachments.close())
+  const doors = createDoors({ running, listeners, named, isPrivate }, closers)
   const control = new Control({
     ...{ clock, log, foundation, holder, broker, running, lifecycle, sockets, listeners, named, closers },
     attachments,
-    renewReach: reach.renew,
+    prepare: prepareAll(reach.prepare, doors.prepare),
   })
   // Every part stands before the first listener opens, so that nothing is ever served by default rules.
   running.setReady(true)
-  if (!isPrivate) await openListeners({ holder, running, listeners, named }, closers)
+  const opened = await doors.prepare(holder.config())
+  opened.commit()
   await openAdmin({ holder, control, named, isPrivate }, closers)
   control.watch()
   closers.push(control.sweep())
@@ -172,44 +170,6 @@ async function openBroker(
   return broker
 }
 
-async function openReach(
-  options: AppOptions,
-  parts: {
-    readonly foundation: Foundation
-    readonly holder: Holder
-    readonly listeners: readonly Listener[]
-    readonly named: readonly NamedListener[]
-  },
-): Promise<{ current: () => Reach; renew: () => Promise<void> }> {
-  const { foundation, holder, listeners, named } = parts
-  const make = (): Promise<Reach> =>
-    createReach({
-      config: holder.config(),
-      clock: options.clock ?? systemClock,
-      authority: foundation.authority,
-      listeners: () => [...listeners.flatMap(tcpAddress), adminAddress(holder, named)],
-      selfNames: () => holder.current().selfNames,
-      resolver: options.resolver,
-    })
-  let current = await make()
-  return {
-    current: () => current,
-    renew: async () => {
-      current = await make()
-    },
-  }
-}
-
-const tcpAddress = ({ at }: Listener): { address: string; port: number }[] =>
-  'host' in at ? [{ address: at.host, port: at.port }] : []
-
-/** As bound: a configured port 0 is any free one. */
-const adminAddress = (holder: Holder, named: readonly NamedListener[]): { address: string; port: number } => {
-  const { host, port } = holder.config().listen.admin
-  const bound = named.find(({ name, address }) => name === 'admin' && address.startsWith('http'))?.address
-  return { address: host, port: bound === undefined ? port : Number(bound.slice(bound.lastIndexOf(':') + 1)) }
-}
-
 interface FollowParts {
   readonly holder: Holder
   readonly foundation: Foundation
@@ -260,7 +220,10 @@ function openSockets(
     folder: join(holder.config().stateFolder, 'sockets'),
     snapshot: () => holder.current(),
   })
-  closers.push(() => sockets.close())
+  closers.push(
+    holder.onChange(() => sockets.prune()),
+    () => sockets.close(),
+  )
   return sockets
 }
 
@@ -268,9 +231,10 @@ function lifecycleOf(parts: {
   foundation: Foundation
   holder: Holder
   broker: CredentialBroker
+  running: RunningPlane
   clock: Clock
 }): SweepingLifecycle {
-  const { foundation, holder, broker, clock } = parts
+  const { foundation, holder, broker, running, clock } = parts
   const { store, seal, events, newId } = foundation
   return createLifecycle({
     store,
@@ -278,11 +242,12 @@ function lifecycleOf(parts: {
     clock,
     random: (bytes) => randomBytes(bytes),
     config: () => holder.config(),
-    // No answer before the snapshot is in force and a revoked credential is refused.
+    // No answer before the snapshot is in force, a revoked credential is refused and what was swapped with it has ended.
     changed: async () => {
       const snapshot = await holder.refresh()
       await broker.configure(brokerInput(holder.config(), snapshot))
       await broker.refresh()
+      running.plane.live.recheck(snapshot)
     },
     audit: (event) => events.appendDurable(adminEvent(event, { id: newId(), ts: clock.now() })),
   })

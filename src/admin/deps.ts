@@ -40,10 +40,10 @@ export interface AdminDeps {
   readonly reload: () => Promise<{ readonly policy: string }>
   /** Root credentials in the sealed store were changed by another process: read them again. */
   readonly secretsChanged: () => Promise<void>
-  /** Opens (or finds) the unix socket that is the identity of one sandbox, and returns its path. */
-  readonly openSandboxSocket: (sandbox: string) => Promise<string>
-  /** Counts a run until the returned function is called; `undefined` when the broker is about to end. */
-  readonly attach: () => (() => void) | undefined
+  /** Opens (or finds) the unix socket that is the identity of one sandbox, in one run if given, and returns its path. */
+  readonly openSandboxSocket: (sandbox: string, run: string | undefined) => Promise<string>
+  /** Counts a run until it is detached; `undefined` when the broker is about to end. */
+  readonly attach: () => { readonly run: string; readonly detach: () => void } | undefined
   /** Ends a private broker that no run uses. */
   readonly handOver: () => 'stopping' | 'in_use' | 'permanent'
 }

@@ -21,8 +21,13 @@ export const revokeBody = z.strictObject({
 })
 /** Body of `…/grants`. */
 export const grantBody = z.strictObject({ access: z.string().max(128) })
+const runId = z.string().regex(/^[0-9A-Z]{26}$/)
 /** Body of `…/runs`. */
-export const runBody = z.strictObject({ exit: z.int().min(0).max(255) })
+export const runBody = z.strictObject({ exit: z.int().min(0).max(255), run: runId.optional() })
+/** Body of `…/socket`; none means a socket that no run has for itself. */
+export const socketBody = z.strictObject({ run: runId.optional() }).optional()
+/** Field of the answer to `POST /v1/attach` that names the run. */
+export const runField = 'octroi-run'
 /** For routes that take nothing: no body, or `{}`. */
 export const noBody = z.strictObject({}).optional()
 

@@ -1,10 +1,11 @@
 import type { AdminDeps, BrokerStatus, Part } from '../admin/deps.ts'
 import type { CredentialBroker } from '../broker/broker.ts'
+import type { Config } from '../config/model.ts'
 import { formatProblem } from '../config/problem.ts'
 import { watchConfig } from '../config/watch.ts'
 import type { Clock } from '../core/clock.ts'
 import { OperatorError } from '../core/errors.ts'
-import type { Holder } from '../identity/holder.ts'
+import type { Holder, Prepare, Prepared } from '../identity/holder.ts'
 import type { SweepingLifecycle } from '../identity/lifecycle.ts'
 import type { Logger } from '../logger.ts'
 import type { Listener } from '../proxy/listener.ts'
@@ -35,8 +36,8 @@ export interface ControlParts {
   readonly lifecycle: SweepingLifecycle
   readonly sockets: SandboxSockets
   readonly attachments: Attachments
-  /** Makes resolver and trust anew from the configuration in force. */
-  readonly renewReach: () => Promise<void>
+  /** Makes what a new configuration needs: resolver, trust, listeners. */
+  readonly prepare: Prepare
   readonly listeners: readonly Listener[]
   readonly named: readonly NamedListener[]
   /** What undoes each step of the start, first step first. */
@@ -58,20 +59,25 @@ export class Control {
 
   /** Reads the files anew, all or nothing; an `OperatorError` lists the problems and the old policy stays. */
   async reload(): Promise<{ policy: string }> {
-    const { holder, broker, renewReach, log } = this.#parts
-    const before = JSON.stringify(holder.config().listen)
-    const reloaded = await holder.reload()
+    const { holder, broker, prepare, running, log } = this.#parts
+    const before = holder.config()
+    const reloaded = await holder.reload((next) => {
+      requireSameState(before, next)
+      return prepare(next)
+    })
     if (!reloaded.ok) {
       const lines = reloaded.problems.map(formatProblem)
       throw new OperatorError(
         ['the configuration has problems; the old one stays in force', ...lines].join('\n'),
       )
     }
-    await renewReach()
+    // Idle connections were verified by the trust of before.
+    running.plane.pool.renew()
     await broker.configure(brokerInput(holder.config(), holder.current()))
     for (const { credential, message } of broker.problems()) log.error({ credential }, message)
-    if (JSON.stringify(holder.config().listen) !== before)
-      log.warn({}, 'a changed `listen` takes effect at the next start')
+    for (const key of onlyAtStart(before, holder.config())) {
+      log.warn({}, `a changed \`${key}\` takes effect at the next start`)
+    }
     if (this.#unwatch !== undefined) this.watch()
     log.info({ policy: reloaded.hash }, 'the configuration was reloaded')
     return { policy: reloaded.hash }
@@ -154,9 +160,24 @@ export class Control {
       notReady: () => this.notReady(),
       reload: () => this.reload(),
       secretsChanged: () => broker.refresh(),
-      openSandboxSocket: (sandbox) => sockets.open(sandbox),
-      attach: () => attachments.attach(),
+      openSandboxSocket: (sandbox, run) => sockets.open(sandbox, run),
+      attach: () => this.#attach(),
       handOver: () => attachments.handOver(),
+    }
+  }
+
+  #attach(): { run: string; detach: () => void } | undefined {
+    const { attachments, foundation, sockets } = this.#parts
+    const detach = attachments.attach()
+    if (detach === undefined) return undefined
+    const run = foundation.newId()
+    sockets.enter(run)
+    return {
+      run,
+      detach: () => {
+        sockets.leave(run)
+        detach()
+      },
     }
   }
 
@@ -181,4 +202,42 @@ export class Control {
     await Promise.all(closed)
     for (const close of closers.toReversed()) await close()
   }
+}
+
+/** Prepares one part after the other; what was prepared before one that fails is given up. */
+export function prepareAll(...parts: readonly Prepare[]): Prepare {
+  return async (next) => {
+    const prepared: Prepared[] = []
+    const abort = (): void => {
+      for (const one of prepared) one.abort()
+    }
+    try {
+      for (const prepare of parts) prepared.push(await prepare(next))
+    } catch (error) {
+      abort()
+      throw error
+    }
+    return {
+      commit: () => {
+        for (const one of prepared) one.commit()
+      },
+      abort,
+    }
+  }
+}
+
+/** Store, keys and the socket of commands are in the state folder: the broker cannot move while it runs. */
+function requireSameState(before: Config, next: Config): void {
+  if (next.stateFolder === before.stateFolder) return
+  throw new OperatorError(
+    'the key `state` cannot change while the broker runs, so the old configuration stays in force: restart it',
+  )
+}
+
+function onlyAtStart(before: Config, now: Config): string[] {
+  const differs = (one: unknown, other: unknown): boolean => JSON.stringify(one) !== JSON.stringify(other)
+  return [
+    ...(differs(before.listen.admin, now.listen.admin) ? ['listen.admin'] : []),
+    ...(differs(before.audit, now.audit) ? ['audit'] : []),
+  ]
 }

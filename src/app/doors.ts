@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { startAdminServer, startOwnerSocket } from '../admin/server.ts'
 import type { ProxyListener } from '../config/model.ts'
-import type { Holder } from '../identity/holder.ts'
+import type { Holder, Prepare } from '../identity/holder.ts'
 import { listen, type Listener } from '../proxy/listener.ts'
 import type { Control, NamedListener } from './control.ts'
 import type { RunningPlane } from './plane.ts'
@@ -9,24 +9,82 @@ import { holderOf } from './port-holder.ts'
 
 type Closers = (() => Promise<void> | void)[]
 
-/** Opens every listener of `listen.proxy`, in order; a taken port is an `OperatorError` that names its holder. */
-export async function openListeners(
-  parts: { holder: Holder; running: RunningPlane; listeners: Listener[]; named: NamedListener[] },
+/** The listeners of `listen.proxy` and of identities. */
+export interface Doors {
+  /**
+   * Opens what the configuration has and is not open yet, in order; a taken port is an `OperatorError` that names its
+   * holder, and nothing has changed. With `commit` they are announced and what it has no more is closed.
+   */
+  prepare: Prepare
+}
+
+interface Door {
+  readonly at: ProxyListener
+  readonly listener: Listener
+  readonly named: NamedListener
+}
+
+/** Keeps `listeners` and `named` as what is open; none is at first, and none ever in a private broker. */
+export function createDoors(
+  parts: { running: RunningPlane; listeners: Listener[]; named: NamedListener[]; isPrivate: boolean },
   closers: Closers,
-): Promise<void> {
-  const { holder, running, listeners, named } = parts
+): Doors {
+  const { running, listeners, named, isPrivate } = parts
+  const open = new Map<string, Door>()
+  const left = new Set<Listener>()
   closers.push(() => {
-    for (const listener of listeners) {
-      void listener.close()
-      listener.destroy()
-    }
+    for (const listener of [...listeners, ...left]) end(listener)
   })
-  for (const at of holder.config().listen.proxy) {
-    const listener = await listen(running.plane, at, holderOf)
-    listeners.push(listener)
-    named.push({ name: 'proxy', address: addressOf(listener, at) })
+
+  function enter(door: Door): void {
+    open.set(keyOf(door.at), door)
+    listeners.push(door.listener)
+    named.push(door.named)
+  }
+
+  function leave(key: string, { at, listener, named: announced }: Door): void {
+    open.delete(key)
+    listeners.splice(listeners.indexOf(listener), 1)
+    named.splice(named.indexOf(announced), 1)
+    // A connection that a removed port or socket identified is nobody's; any other may finish what it carries.
+    if (at.identity) return end(listener)
+    left.add(listener)
+    void listener.close()
+  }
+
+  return {
+    async prepare(config) {
+      const wanted = isPrivate ? [] : config.listen.proxy
+      const keys = new Set(wanted.map(keyOf))
+      const fresh: Door[] = []
+      const abort = (): void => {
+        for (const { listener } of fresh) end(listener)
+      }
+      try {
+        for (const at of wanted.filter((one) => !open.has(keyOf(one)))) {
+          const listener = await listen(running.plane, at, holderOf)
+          fresh.push({ at, listener, named: { name: 'proxy', address: addressOf(listener, at) } })
+        }
+      } catch (error) {
+        abort()
+        throw error
+      }
+      const commit = (): void => {
+        for (const door of fresh) enter(door)
+        for (const [key, door] of [...open]) if (!keys.has(key)) leave(key, door)
+      }
+      return { commit, abort }
+    },
   }
 }
+
+function end(listener: Listener): void {
+  void listener.close()
+  listener.destroy()
+}
+
+/** A listener for everybody and one that proves something are two, even in the same place. */
+const keyOf = (at: ProxyListener): string => JSON.stringify(at)
 
 function addressOf({ at }: Listener, configured: ProxyListener): string {
   if ('path' in at) return `unix:${at.path}`

@@ -6,6 +6,7 @@ import type { Holder } from '../identity/holder.ts'
 import { createThrottle, identifyThrottled } from '../identity/throttle.ts'
 import { Budgets } from '../proxy/budgets.ts'
 import { Deadlines } from '../proxy/deadlines.ts'
+import { Guesses } from '../proxy/guesses.ts'
 import { defaultLimits, type PlaneLimits } from '../proxy/limits.ts'
 import { LiveSet } from '../proxy/live.ts'
 import type { DataPlane, PlaneLog } from '../proxy/plane.ts'
@@ -34,6 +35,8 @@ export interface PlaneParts {
   /** Asked at each exchange, so that a reload is seen. */
   readonly reach: () => Reach
   readonly limits?: Partial<PlaneLimits> | undefined
+  /** Pauses a sandbox durably. */
+  readonly pause: (sandbox: string) => Promise<unknown>
 }
 
 /** Builds what exchanges work with. Not ready until told: nothing is served by default rules while starting. */
@@ -71,6 +74,7 @@ export function createPlane(parts: PlaneParts): RunningPlane {
     audit: foundation.events,
     auditRefusal: (event, source) => aggregator.refused(event, source),
     budgets: new Budgets(clock),
+    guesses: guessesOf(parts, aggregator, limits),
     live,
     deadlines,
     pool,
@@ -90,4 +94,19 @@ export function createPlane(parts: PlaneParts): RunningPlane {
       aggregator.close()
     },
   }
+}
+
+function guessesOf(
+  { clock, foundation, log, pause }: PlaneParts,
+  aggregator: RefusalAggregator,
+  limits: PlaneLimits,
+): Guesses {
+  return new Guesses({
+    most: limits.guessedParts,
+    alert: (event, source) =>
+      void aggregator.refused({ ...event, id: foundation.newId(), ts: clock.now(), kind: 'alert' }, source),
+    pause,
+    failed: (err) =>
+      log.error({ err }, 'a sandbox that guesses could not be paused; it is refused until a restart'),
+  })
 }

@@ -12,7 +12,7 @@ export interface DomainUse {
   readonly refused: number
   readonly bytesUp: number
   readonly bytesDown: number
-  /** Names of the accesses used. */
+  /** Names of the accesses used; one that a refused request named is not. */
   readonly access: readonly string[]
 }
 
@@ -25,16 +25,18 @@ export interface DomainFilter {
   readonly newOnly?: boolean | undefined
 }
 
-// Bytes of a swapped exchange are in its outcome, who and where in its decision.
+// Bytes of a swapped exchange are in its outcome, who and where in its decision. A refused request used no access,
+// whichever its placeholder was of; one that was refused after the swap did.
 const query = `
   SELECT host, min(ts) AS first, max(ts) AS last,
     sum(n) FILTER (WHERE ts >= :since) AS count,
-    sum(n) FILTER (WHERE ts >= :since AND verdict = 'deny') AS refused,
+    sum(n) FILTER (WHERE ts >= :since AND (verdict = 'deny' OR ended = 'deny')) AS refused,
     sum(up) FILTER (WHERE ts >= :since) AS up,
     sum(down) FILTER (WHERE ts >= :since) AS down,
-    json_group_array(DISTINCT access) FILTER (WHERE ts >= :since AND access IS NOT NULL) AS access
+    json_group_array(DISTINCT access)
+      FILTER (WHERE ts >= :since AND verdict = 'allow' AND access IS NOT NULL) AS access
   FROM (
-    SELECT e.host, e.ts, e.verdict,
+    SELECT e.host, e.ts, e.verdict, o.verdict AS ended,
       coalesce(json_extract(e.body, '$.count'), 1) AS n,
       coalesce(json_extract(o.body, '$.bytes_up'), json_extract(e.body, '$.bytes_up'), 0) AS up,
       coalesce(json_extract(o.body, '$.bytes_down'), json_extract(e.body, '$.bytes_down'), 0) AS down,

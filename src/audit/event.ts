@@ -60,6 +60,11 @@ export interface AuditSink {
    * queue (10,000) has no room; the caller then refuses with `audit_unavailable`.
    */
   append(event: AuditEvent): boolean
+  /**
+   * Queues the event of an exchange that was let in, also where there is no room any more: what went out must be written
+   * down, and there are never more than exchanges in flight. Returns `false` once the sink is closed.
+   */
+  appendEnd(event: AuditEvent): boolean
   /** Resolves when the event is durable, rejects with `Refusal('audit_unavailable')` at once when it cannot be made so. */
   appendDurable(event: AuditEvent): Promise<void>
   /** `ok`, `degraded` (store down, queue has room) or `full`. */

@@ -4,7 +4,7 @@ import type { AuditEvent } from './event.ts'
 import { timeOfEventId } from './event-id.ts'
 import { readEvents } from './events-database.ts'
 
-export { domainsOf } from './domains.ts'
+export { domainsOf, type DomainUse } from './domains.ts'
 export { exportHead, verifyEvents } from './verify.ts'
 
 /** An event counts refusals of this long after its own time, `ms`. */

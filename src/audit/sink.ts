@@ -82,6 +82,12 @@ class ThreadedLog implements EventLog {
     return true
   }
 
+  appendEnd(event: AuditEvent): boolean {
+    if (this.#isClosed) return false
+    this.#push(event)
+    return true
+  }
+
   appendDurable(event: AuditEvent): Promise<void> {
     if (this.#isClosed || this.#outage !== undefined || this.#isFull()) {
       this.#refused += 1

@@ -113,6 +113,11 @@ class StaticBroker implements CredentialBroker {
     return lease
   }
 
+  isRevoked(name: string): boolean {
+    const line = this.#lines.get(name)
+    return line?.isRevoked === true || this.#revokedLeases.has(line?.lease?.lease ?? '')
+  }
+
   redactionSet(tenant: string) {
     return this.#book.setOf(tenant)
   }

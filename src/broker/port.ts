@@ -30,6 +30,8 @@ export interface RedactionSet {
 export interface Broker {
   /** The credential behind an access, or `Refusal('issuer_unavailable' | 'revoked')`. */
   credential(access: Access, tenant: string, signal: AbortSignal): Promise<Credential>
+  /** Is the credential of that name, or the lease of it in use, revoked? What was swapped with it ends. */
+  isRevoked(credential: string): boolean
   /** Every credential and root credential of the tenant: live ones, and static ones ever used until removed. */
   redactionSet(tenant: string): RedactionSet
 }

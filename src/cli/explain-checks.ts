@@ -105,8 +105,7 @@ function checkMetadata({ asked: { destination }, decision }: Examined): Checked 
 
 function checkSelf({ config, asked: { destination } }: Examined): Checked {
   const guard = selfGuard(config)
-  const { host, port, ip } = destination
-  const isSelf = guard.isSelf(host, port) || (ip !== 0 && guard.isSelfAddress(host, port))
+  const isSelf = guard.isSelf(destination.host, destination.port)
   return isSelf ? verdict('self', 'the broker itself', { reason: 'self' }) : verdict('self', 'not the broker')
 }
 

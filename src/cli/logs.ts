@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { Option } from 'commander'
 import { plainJson } from '../audit/chain.ts'
 import { domainsOf, followEvents, lastRun, lastSeq, visitEvents, visitRawLines } from '../audit/query.ts'
-import type { EventFilter, LoggedEvent } from '../audit/query.ts'
+import type { DomainUse, EventFilter, LoggedEvent } from '../audit/query.ts'
 import { parseDuration } from '../config/units.ts'
 import { OperatorError } from '../core/errors.ts'
 import type { CommandContext, Io, Register } from './io.ts'
@@ -157,6 +157,18 @@ export function sinceOption(text: string | undefined, now = Date.now()): number 
   )
 }
 
+/** As JSON shows it: field names and times as in the other answers. */
+const wireOf = (use: DomainUse) => ({
+  host: use.host,
+  first_seen: new Date(use.firstSeen).toISOString(),
+  last_seen: new Date(use.lastSeen).toISOString(),
+  count: use.count,
+  refused: use.refused,
+  bytes_up: use.bytesUp,
+  bytes_down: use.bytesDown,
+  access: use.access,
+})
+
 interface DomainOptions {
   readonly agent: string
   readonly since?: string
@@ -178,7 +190,8 @@ function addDomains(program: Command, context: CommandContext, access: LogAccess
         const newOnly = options.new === true
         const since = sinceOption(options.since ?? (newOnly ? '24h' : undefined))
         const found = domainsOf(folder, { agent: options.agent, since, newOnly })
-        if (options.json === true) for (const use of found) context.io.out(plainJson(JSON.stringify(use)))
+        if (options.json === true)
+          for (const use of found) context.io.out(plainJson(JSON.stringify(wireOf(use))))
         else if (found.length === 0) context.io.err(`agent ${options.agent}: no domain matches`)
         else {
           const rows = found.map((use) => [

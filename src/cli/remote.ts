@@ -22,8 +22,8 @@ export interface RemoteBroker extends Lifecycle {
   status(): Promise<BrokerStatus & { readonly ready: boolean; readonly not_ready: readonly string[] }>
   reload(): Promise<{ readonly policy: string }>
   secretsChanged(): Promise<void>
-  /** Path of the unix socket that is the identity of a sandbox. */
-  sandboxSocket(sandbox: string): Promise<string>
+  /** Path of the unix socket that is the identity of a sandbox, in one run if given. */
+  sandboxSocket(sandbox: string, run?: string): Promise<string>
   /** Tells the broker that a run uses it, until released or until this process ends, however that ends. */
   attach(): Promise<Attached>
   /** Asks a private broker that no run uses to end. */
@@ -32,6 +32,8 @@ export interface RemoteBroker extends Lifecycle {
 
 /** A run as the broker counts it. */
 export interface Attached {
+  /** Id of the run, as events have it; a broker of another version may give none. */
+  readonly run: string | undefined
   release(): void
   /** Resolves when the broker ended first; never after `release`. */
   readonly lost: Promise<void>
@@ -72,7 +74,9 @@ export function createRemote(options: RemoteOptions): RemoteBroker {
     status: () => call('GET /v1/status', wire.brokerStatus),
     reload: () => call('POST /v1/reload', wire.reloaded),
     secretsChanged: async () => void (await call('POST /v1/secrets/changed', wire.acknowledged)),
-    sandboxSocket: async (name) => (await call(`POST ${at(name, '/socket')}`, wire.socketOpened)).path,
+    sandboxSocket: async (name, run) =>
+      (await call(`POST ${at(name, '/socket')}`, wire.socketOpened, run === undefined ? undefined : { run }))
+        .path,
     attach: () => attach(options),
     handOver: async () => (await call('POST /v1/handover', wire.handedOver)).outcome,
     create: ({ ttlMs, ...rest }) => call('POST /v1/sandboxes', wire.created, { ...rest, ttl_ms: ttlMs }),
@@ -84,8 +88,8 @@ export function createRemote(options: RemoteOptions): RemoteBroker {
     rotateToken: (name, overlapMs) =>
       call(`POST ${at(name, '/rotate-token')}`, wire.rotated, { overlap_ms: overlapMs }),
     grant: ({ sandbox, access }) => call(`POST ${at(sandbox, '/grants')}`, wire.sandboxReport, { access }),
-    runEnded: async ({ sandbox, exit }) =>
-      void (await call(`POST ${at(sandbox, '/runs')}`, wire.acknowledged, { exit })),
+    runEnded: async ({ sandbox, ...ended }) =>
+      void (await call(`POST ${at(sandbox, '/runs')}`, wire.acknowledged, ended)),
     revoke: (request) => call('POST /v1/revoke', wire.revoked, { ...request }),
   }
 }
@@ -183,7 +187,8 @@ function attach(options: RemoteOptions): Promise<Attached> {
           isReleased = true
           request.destroy()
         }
-        resolve({ release, lost: lost.promise })
+        const run = response.headers[wire.runField]
+        resolve({ run: typeof run === 'string' ? run : undefined, release, lost: lost.promise })
       } else if (response.statusCode === 503) reject(notRunning(configPath))
       else reject(new OperatorError(`the broker answered with status ${String(response.statusCode)}`))
     })

@@ -1,3 +1,4 @@
+import type { Config } from '../config/model.ts'
 import { OperatorError } from '../core/errors.ts'
 import type { Installation } from './offline.ts'
 import { ensureBroker } from './private-broker.ts'
@@ -48,16 +49,26 @@ async function session(
     const sandbox = sandboxOf(await snapshotOf(config, store), name)
     return { placeholders: placeholdersOf(sandbox), trust: await trustOf(config, seal) }
   })
-  const socketPath = await remote.sandboxSocket(name)
+  const { run } = attached
+  const socketPath = await remote.sandboxSocket(name, run)
   void attached.lost.then(() => {
     io.err('octroi: the broker has ended; this command has no network until it is started again')
   })
   return {
     ...facts,
     socketPath,
-    protectedPaths: [config.stateFolder],
-    ended: (exit) => remote.runEnded({ sandbox: name, exit }),
-    // The sandbox's socket belongs to the broker and serves the next run too.
+    protectedPaths: [config.stateFolder, ...secretFilesOf(config)],
+    ended: (exit) => remote.runEnded({ sandbox: name, exit, run }),
+    // The broker closes the socket of the run then.
     close: () => Promise.resolve(attached.release()),
   }
+}
+
+/** Files that hold root credentials or tokens of sandboxes. */
+function secretFilesOf({ credentials, sandboxes }: Config): string[] {
+  const refs = [...credentials.values()].map(({ value }) => value)
+  const tokens = [...sandboxes.values()].map(({ token }) => token)
+  return [...refs, ...tokens].flatMap((ref) =>
+    ref !== undefined && ref !== 'generated' && ref.kind === 'file' ? [ref.path] : [],
+  )
 }

@@ -13,7 +13,7 @@ export interface RunSession {
   readonly socketPath: string
   readonly trust: TrustFiles
   readonly placeholders: readonly PlaceholderVariable[]
-  /** Folders that no sandbox may see: the state folder. */
+  /** Paths that no sandbox may see: the state folder, files with credentials. */
   readonly protectedPaths: readonly string[]
   /** Records the end of the run. */
   ended(exit: number): Promise<void>

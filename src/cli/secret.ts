@@ -74,11 +74,15 @@ function addReading(group: Command, work: Work): void {
       work.context.run(async (options: { readonly json?: true }) => {
         const { io } = work.context
         const all = await within(work, ({ store }) => store.secrets())
-        const shown = all.map(({ name, version, updatedAt }) => ({ name, version, updatedAt }))
-        if (options.json === true) io.out(JSON.stringify(shown))
-        else if (shown.length === 0) io.err('no secrets yet; octroi secret set NAME stores one')
+        const wire = ({ name, version, updatedAt }: SecretRecord) => ({
+          name,
+          version,
+          updated_at: new Date(updatedAt).toISOString(),
+        })
+        if (options.json === true) io.out(JSON.stringify(all.map(wire)))
+        else if (all.length === 0) io.err('no secrets yet; octroi secret set NAME stores one')
         else {
-          const rows = shown.map((one) => [one.name, String(one.version), timeText(one.updatedAt)])
+          const rows = all.map((one) => [one.name, String(one.version), timeText(one.updatedAt)])
           for (const line of tableLines([['NAME', 'VERSION', 'CHANGED'], ...rows])) io.out(line)
         }
         return 0
@@ -109,7 +113,7 @@ async function store(
   io.out(`secret ${name}: version ${version}, ${value.length} characters`)
   if (isShort(value))
     io.err('it has less than 12 characters or 64 bits: the credential needs allow_short: true')
-  await tell(work)
+  await tell(work, { now: 'uses it from now on', later: 'uses it' })
   return 0
 }
 
@@ -121,15 +125,16 @@ async function remove(work: Work, name: string): Promise<number> {
     await store.deleteSecret(name)
   })
   work.context.io.out(`secret ${name}: removed; it stays valid upstream until it is revoked there`)
-  await tell(work)
+  await tell(work, { now: 'has dropped it', later: 'is without it' })
   return 0
 }
 
-async function tell({ access, context }: Work): Promise<void> {
+async function tell(
+  { access, context }: Work,
+  { now, later }: { now: string; later: string },
+): Promise<void> {
   const isTold = await access.notifyBroker(context.configPath())
-  context.io.err(
-    isTold ? 'the running broker uses it from now on' : 'no broker is running; the next start uses it',
-  )
+  context.io.err(isTold ? `the running broker ${now}` : `no broker is running; the next start ${later}`)
 }
 
 async function within<T>(work: Work, use: (state: { store: Store; seal: Seal }) => Promise<T>): Promise<T> {

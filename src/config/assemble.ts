@@ -1,7 +1,7 @@
 import type { Access } from '../handles/model.ts'
 import { parseHostPattern } from '../policy/host-pattern.ts'
 import { canonicalAccess, canonicalCredential, canonicalSandbox, canonicalTemplate } from './canonical.ts'
-import { checkFile, resolvePath } from './files.ts'
+import { checkCertificates, resolvePath } from './files.ts'
 import { checkIdentities, warnOfSourceAlone } from './identity-checks.ts'
 import type { PlacedSandbox } from './identity-checks.ts'
 import { checkListeners } from './listen-checks.ts'
@@ -163,7 +163,7 @@ function trustOf(
 ): Config['trust'] {
   const ca = (shell.trust?.ca ?? []).map((written, index) => {
     const path = resolvePath(root, written)
-    const check = checkFile(path)
+    const check = checkCertificates(path)
     if (check.state !== 'ok')
       found.problems.push(problemAt(below(place, 'trust', 'ca', index), check.problem))
     return path

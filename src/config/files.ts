@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { globSync, readFileSync, statSync } from 'node:fs'
 import type { Stats } from 'node:fs'
 import { isAbsolute, resolve } from 'node:path'
@@ -44,6 +45,22 @@ export function checkFile(path: string): FileCheck {
     return { state: 'refused', problem: `${path} can be written by every user; run: chmod o-w ${path}` }
   }
   return { state: 'ok' }
+}
+
+/** Like `checkFile`, for a PEM file: at least one certificate, and none that cannot be read. */
+export function checkCertificates(path: string): FileCheck {
+  const check = checkFile(path)
+  if (check.state !== 'ok') return check
+  try {
+    const blocks = readFileSync(path, 'latin1').match(
+      /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g,
+    )
+    if (blocks === null) return { state: 'refused', problem: `${path} has no PEM certificate` }
+    for (const block of blocks) new X509Certificate(block)
+    return check
+  } catch (cause) {
+    return { state: 'refused', problem: `${path} has a certificate that cannot be read (${codeOf(cause)})` }
+  }
 }
 
 /** The files of an `include` pattern, sorted; `missing` when a plain path names none. */

@@ -104,9 +104,18 @@ export function hasCredentialParameter(target: string): boolean {
     .some((pair) => {
       const equals = pair.indexOf('=')
       if (equals < 0 || equals === pair.length - 1) return false
-      const name = foldedName(percentDecode(pair.slice(0, equals))).replace(/\[[^\]]*\]$/, '')
+      const name = parameterName(pair.slice(0, equals))
       return queryParameters.has(name) || headerFields.has(name)
     })
+}
+
+/** A parameter's name as the most lenient server reads it: PHP cuts it at NUL and takes space, dot and `[` for `_`. */
+function parameterName(text: string): string {
+  const [name = ''] = foldedName(percentDecode(text.replaceAll('+', ' '))).split('\0')
+  return name
+    .trim()
+    .replace(/\[[^\]]*\]$/, '')
+    .replaceAll(/[ .[]/g, '-')
 }
 
 /** Every `%XX` as the byte it stands for (Latin-1); bad escapes stay as they are. For looking only, never for sending. */

@@ -36,7 +36,7 @@ export function entropyFor(shape: Shape): number {
 export function makePlaceholder(shape: Shape, randomBytes: Uint8Array): string {
   const wanted = shape.length - shape.prefix.length - placeholderMarker.length
   if (wanted < minRandomChars) throw new TypeError('shape has fewer than 128 random bits')
-  if (!isPrefix(shape.prefix) || shape.prefix.includes(placeholderMarker)) {
+  if (!isPrefix(shape.prefix) || shape.prefix.toLowerCase().includes(placeholderMarker)) {
     throw new TypeError('shape has a prefix that cannot be recognised')
   }
   let random = ''

@@ -30,6 +30,15 @@ export type Reloaded =
   /** The old snapshot is still in force. */
   | { readonly ok: false; readonly problems: readonly Problem[] }
 
+/** What a new configuration needs besides its snapshot: used from the moment it is in force, or given up. */
+export interface Prepared {
+  commit(): void
+  abort(): void
+}
+
+/** Makes it; rejects when the configuration cannot be put in force. */
+export type Prepare = (next: Config) => Promise<Prepared>
+
 /** The snapshot in force. Swapped whole; work on it is serialised. */
 export interface Holder {
   current(): Snapshot
@@ -39,8 +48,8 @@ export interface Holder {
   onChange(fn: (snapshot: Snapshot) => void): () => void
   /** Compiles anew from the store; resolves when the snapshot is in force. */
   refresh(): Promise<Snapshot>
-  /** Reads the files and the store anew, all or nothing. Rejects when the store fails; the old snapshot stays. */
-  reload(): Promise<Reloaded>
+  /** Reads the files and the store anew, all or nothing. Rejects when `prepare` or the store fails; the old snapshot stays. */
+  reload(prepare?: Prepare): Promise<Reloaded>
 }
 
 /** Loads, provisions and compiles for the first time. Rejects with an `OperatorError` that lists every problem. */
@@ -69,12 +78,17 @@ export async function createHolder(deps: HolderDeps): Promise<Holder> {
       return () => void listeners.delete(fn)
     },
     refresh: () => serial(async () => swap(await build(deps, { config }))),
-    reload: () =>
+    reload: (prepare) =>
       serial(async () => {
         const loaded = deps.load()
         if (!loaded.ok) return { ok: false, problems: loaded.problems }
-        const next = await build(deps, loaded)
+        const prepared = await prepare?.(loaded.config)
+        const next = await build(deps, loaded).catch((error: unknown) => {
+          prepared?.abort()
+          throw error
+        })
         config = loaded.config
+        prepared?.commit()
         return { ok: true, hash: swap(next).hash }
       }),
   }

@@ -73,7 +73,7 @@ const openedFor: readonly Proof[] = []
 
 /** The alternatives of a sandbox that hold whole. */
 function heldAlternatives(sandbox: SandboxView, proved: Proved): (readonly Proof[])[] {
-  const own = proved.facts.openedFor === sandbox.name ? [openedFor] : []
+  const own = proved.facts.openedFor === sandbox.id ? [openedFor] : []
   return [
     ...own,
     ...sandbox.identity.filter(
@@ -103,7 +103,7 @@ function holds(proof: Proof, sandbox: SandboxView, { facts, token }: Proved): bo
 function pointedAt(snapshot: Snapshot, { facts, token }: Proved): Sandboxes[] {
   const index = proofIndex(snapshot)
   const address = sourceOf(facts)
-  const opened = facts.openedFor === undefined ? undefined : snapshot.sandboxes.get(facts.openedFor)
+  const opened = facts.openedFor === undefined ? undefined : index.ids.get(facts.openedFor)
   const sources = index.sources.filter(({ range }) => address !== undefined && contains(range, address))
   return [
     token === undefined ? undefined : new Set([token]),

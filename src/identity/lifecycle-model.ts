@@ -97,6 +97,8 @@ export interface EndedRun {
   readonly sandbox: string
   /** Exit code of the command, 0 to 255. */
   readonly exit: number
+  /** Its id, as the events of its requests have it; default that of the sandbox. */
+  readonly run?: string | undefined
 }
 
 /** What a revocation came to. */

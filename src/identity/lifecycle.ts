@@ -1,7 +1,16 @@
 import type { SandboxRecord } from '../core/model.ts'
 import { grant } from './grant.ts'
 import { LifecycleError } from './lifecycle-model.ts'
-import type { Created, CreateRequest, Lifecycle, Rotated, SandboxReport, Swept } from './lifecycle-model.ts'
+import type {
+  Created,
+  CreateRequest,
+  EndedRun,
+  Lifecycle,
+  LifecycleConfig,
+  Rotated,
+  SandboxReport,
+  Swept,
+} from './lifecycle-model.ts'
 import { checkLabel, checkName, eventOf, insteadOf, iso, isOver, reportOf } from './lifecycle-report.ts'
 import {
   addToken,
@@ -46,9 +55,12 @@ export function createLifecycle(deps: LifecycleDeps): SweepingLifecycle {
     rotateToken: (name, overlapMs) => change(() => rotateToken(deps, name, overlapMs)),
     revoke: (request) => change(() => revoke(deps, request)),
     grant: (request) => serial(() => grant(deps, request)),
-    runEnded: ({ sandbox, exit }) => runEnded(deps, sandbox, exit),
+    runEnded: (ended) => runEnded(deps, ended),
     expire: () =>
-      serial(() => (deps.clock.now() < sweep.dueAt ? Promise.resolve(nothing) : expire(deps, sweep))),
+      serial(() => {
+        const isDue = deps.clock.now() >= sweep.dueAt || deps.config() !== sweep.config
+        return isDue ? expire(deps, sweep) : Promise.resolve(nothing)
+      }),
   }
 }
 
@@ -78,7 +90,7 @@ async function create(deps: LifecycleDeps, request: CreateRequest): Promise<Crea
     tenant: template.tenant,
     template: request.template,
     agent: request.agent,
-    run: request.run,
+    run: request.run ?? name,
     createdAt: now,
     expiresAt: ttlMs === undefined ? undefined : now + ttlMs,
     pausedAt: undefined,
@@ -147,14 +159,17 @@ async function rotateToken(
   return { sandbox: await freshReport(deps, sandbox), token, old_valid_until: iso(until) }
 }
 
-async function runEnded(deps: LifecycleDeps, name: string, exit: number): Promise<void> {
-  const record = await findSandbox(deps.store, name)
-  await auditFirst(deps, { ...eventOf(record, 'run', `command ended with ${String(exit)}`), exit })
+async function runEnded(deps: LifecycleDeps, { sandbox, exit, run }: EndedRun): Promise<void> {
+  const record = await findSandbox(deps.store, sandbox)
+  const event = eventOf(record, 'run', `command ended with ${String(exit)}`)
+  await auditFirst(deps, { ...event, exit, run: run ?? event.run })
 }
 
 /** When the sweep next has something to do, `ms` since the epoch; it runs every second and the store may be large. */
 interface Sweep {
   dueAt: number
+  /** For which configuration: a reload may bring a shorter `max_ttl`. */
+  config?: LifecycleConfig
 }
 
 const nothing: Swept = { sandboxes: [], tokens: 0, handles: 0 }
@@ -162,13 +177,16 @@ const nothing: Swept = { sandboxes: [], tokens: 0, handles: 0 }
 async function expire(deps: LifecycleDeps, sweep: Sweep): Promise<Swept> {
   const { store } = deps
   const now = deps.clock.now()
+  const config = deps.config()
   const all = await store.sandboxes()
-  const over = all.filter((record) => record.destroyedAt === undefined && isOver(record, now))
+  const over = all.filter(
+    (record) => record.destroyedAt === undefined && isOver({ expiresAt: endOf(record, config) }, now),
+  )
   for (const record of over) await store.putSandbox({ ...record, destroyedAt: now })
   const dead = new Set(
     [...all.filter((record) => record.destroyedAt !== undefined), ...over].map(({ id }) => id),
   )
-  const kept: (number | undefined)[] = all.filter(({ id }) => !dead.has(id)).map((record) => record.expiresAt)
+  const kept = all.filter(({ id }) => !dead.has(id)).map((record) => endOf(record, config))
   let tokens = 0
   for (const token of await store.tokens())
     if (dead.has(token.sandboxId) || isOver(token, now)) {
@@ -183,8 +201,19 @@ async function expire(deps: LifecycleDeps, sweep: Sweep): Promise<Swept> {
     }
   if (over.length + tokens + handles > 0) await deps.changed()
   sweep.dueAt = Math.min(...kept.filter((end) => end !== undefined), Infinity)
+  sweep.config = config
   for (const record of over) await auditDone(deps, eventOf(record, 'expire', 'time to live is over'))
   return { sandboxes: over.map((record) => record.name), tokens, handles }
+}
+
+/** When a sandbox ends: by its own time, or by the `max_ttl` that its template has now. */
+function endOf(record: SandboxRecord, config: LifecycleConfig): number | undefined {
+  const template =
+    record.origin === 'runtime' && record.template !== undefined
+      ? config.templates.get(record.template)
+      : undefined
+  if (template?.maxTtlMs === undefined || template.tenant !== record.tenant) return record.expiresAt
+  return Math.min(record.expiresAt ?? Infinity, record.createdAt + template.maxTtlMs)
 }
 
 function checkTtl(request: CreateRequest, maxTtlMs: number | undefined): number | undefined {

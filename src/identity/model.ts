@@ -66,14 +66,19 @@ export interface BoundDestinations {
 
 /** What is known of a client connection before its first byte. */
 export interface ConnectionFacts {
-  /** Unix socket path or port of the listener it came in on. */
+  /** Unix socket path or port of the listener it came in on, where that was opened as a proof. */
   readonly socketPath: string | undefined
   readonly port: number | undefined
   /** Peer address; `undefined` on a unix socket. */
   readonly remoteAddress: string | undefined
   readonly clientCertificate: string | undefined
-  /** Name of the sandbox for which the broker itself opened this listener (`octroi run`): proof enough alone. */
+  /**
+   * Id of the sandbox for which the broker itself opened this listener (`octroi run`): proof enough alone. Not its name,
+   * which another sandbox may have by now.
+   */
   readonly openedFor: string | undefined
+  /** Id of the run of `octroi run` that the listener was opened for; says nothing of who asks. */
+  readonly run?: string | undefined
 }
 
 /** The sandbox that asks, or why none does. */

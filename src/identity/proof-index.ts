@@ -3,6 +3,7 @@ import type { Proof, SandboxView, Snapshot } from './model.ts'
 
 /** Which sandboxes a proof points at; built once per snapshot. */
 export interface ProofIndex {
+  readonly ids: ReadonlyMap<string, SandboxView>
   readonly sockets: ReadonlyMap<string, ReadonlySet<SandboxView>>
   readonly ports: ReadonlyMap<number, ReadonlySet<SandboxView>>
   readonly certificates: ReadonlyMap<string, ReadonlySet<SandboxView>>
@@ -28,7 +29,8 @@ export function proofIndex(snapshot: Snapshot): ProofIndex {
   for (const sandbox of snapshot.sandboxes.values()) {
     for (const proof of sandbox.identity.flat()) add(sandbox, proof)
   }
-  const index = { sockets, ports, certificates, sources }
+  const ids = new Map(Array.from(snapshot.sandboxes.values(), (sandbox) => [sandbox.id, sandbox]))
+  const index = { ids, sockets, ports, certificates, sources }
   built.set(snapshot, index)
   return index
 }

@@ -99,6 +99,8 @@ class Dial {
       if (!this.#open.has(socket)) return
       this.#settle(socket)
       socket.off('error', onError)
+      // Its owner may do something else first, and a reset that nobody listens for ends the process.
+      socket.on('error', () => undefined)
       this.#outcome.resolve({ socket, address })
     })
     if (this.#waiting.length > 0) this.#cancelNext = clock.after(attemptDelayMs, () => this.#tryNext())

@@ -10,7 +10,10 @@ export interface ListenerAddress {
 
 /** Keeps the broker from being a destination of its own proxy (I10). */
 export interface SelfGuard {
-  /** Is this name, or IP literal, one of the `self:` list? On any port: the broker may be published under another. */
+  /**
+   * Is this destination the broker: a name or IP literal of the `self:` list, on any port since the broker may be
+   * published under another, or a literal that leads to one of its listeners?
+   */
   isSelf(host: string, port: number): boolean
   /** Does this address lead to this machine, and the port to a listener of the broker? Text that is no address does. */
   isSelfAddress(address: string, port: number): boolean
@@ -58,18 +61,24 @@ export function createSelfGuard(options: SelfGuardOptions): SelfGuard {
     return named.size > 0 && forms(address).some((form) => named.has(key(form)))
   }
 
+  function leadsToListener(address: Address, port: number): boolean {
+    const ours = listeners().filter((listener) => listener.port === port)
+    if (ours.length === 0) return false
+    const local = keysOf([...localAddresses(), ...ours.map((listener) => listener.address)])
+    return forms(address).some((form) => isThisMachine(form) || local.has(key(form)))
+  }
+
+  const isOurs = (address: Address, port: number): boolean =>
+    isNamedAddress(address) || leadsToListener(address, port)
+
   return {
-    isSelf(host) {
+    isSelf(host, port) {
       const literal = parseAddress(host)
-      return literal === undefined ? names().includes(host) : isNamedAddress(literal)
+      return literal === undefined ? names().includes(host) : isOurs(literal, port)
     },
     isSelfAddress(text, port) {
       const address = parseAddress(text)
-      if (address === undefined || isNamedAddress(address)) return true
-      const ours = listeners().filter((listener) => listener.port === port)
-      if (ours.length === 0) return false
-      const local = keysOf([...localAddresses(), ...ours.map((listener) => listener.address)])
-      return forms(address).some((form) => isThisMachine(form) || local.has(key(form)))
+      return address === undefined || isOurs(address, port)
     },
   }
 }

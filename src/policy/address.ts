@@ -78,8 +78,9 @@ export function parseCidr(text: string): CidrResult {
   if (match === null) {
     if (address === undefined)
       return { ok: false, problem: 'is not a range such as 10.20.0.0/16 or fd12::/48' }
-    const length = address.family === 4 ? 32 : 128
-    return { ok: false, problem: 'is one address, not a range', suggestion: `${address.text}/${length}` }
+    const only = cidrOf(address, address.family === 4 ? 32 : 128)
+    const problem = 'is one address, not a range'
+    return only.ok ? { ok: false, problem, suggestion: only.cidr.text } : { ...only, problem }
   }
   const length = Number(match[2])
   if (address === undefined) return { ok: false, problem: 'does not begin with an IP address in plain form' }
@@ -139,11 +140,10 @@ export function innerIpv4(address: Address): readonly Address[] {
 function cidrOf(address: Address, length: number): CidrResult {
   const bits = address.family === 4 ? length + 96 : length
   if (address.family === 6 && isMapped(address.words)) {
-    const dotted = ipv4Address(address.words[3]).text
     const problem = 'is a mapped IPv4 range; write it as IPv4'
-    return length > 96
-      ? { ok: false, problem, suggestion: `${dotted}/${length - 96}` }
-      : { ok: false, problem }
+    if (length <= 96) return { ok: false, problem }
+    const plain = cidrOf(ipv4Address(address.words[3]), length - 96)
+    return plain.ok ? { ok: false, problem, suggestion: plain.cidr.text } : { ...plain, problem }
   }
   const words = masked(address.words, bits)
   const canonical = address.family === 4 ? ipv4Address(words[3]) : ipv6Address(partsOf(words))
@@ -154,10 +154,11 @@ function cidrOf(address: Address, length: number): CidrResult {
   return { ok: true, cidr: { text, words, bits } }
 }
 
+/** Zeros in front are any number; what is too large for a double is too large for an address as well. */
 function loosePart(part: string): number | undefined {
-  if (/^0x[0-9a-f]{1,8}$/i.test(part)) return Number.parseInt(part.slice(2), 16)
-  if (/^0[0-7]{1,12}$/.test(part)) return Number.parseInt(part, 8)
-  return /^(0|[1-9][0-9]{0,9})$/.test(part) ? Number(part) : undefined
+  if (/^0x[0-9a-f]+$/i.test(part)) return Number.parseInt(part.slice(2), 16)
+  if (/^0[0-7]+$/.test(part)) return Number.parseInt(part, 8)
+  return /^(0|[1-9][0-9]*)$/.test(part) ? Number(part) : undefined
 }
 
 function ipv4Number(dotted: string): number {

@@ -73,8 +73,8 @@ function misplaced(text: string): HostPatternResult | undefined {
 
 /** The host part of mistaken text, as a suggestion; `undefined` if that is no good host either. */
 function hostOnly(text: string): string | undefined {
-  const literal = /^\[[^\]]*\]/.exec(text)?.[0]
-  const host = literal ?? text.replace(/[/?#].*$/, '').replace(/:[0-9]*$/, '')
+  const literal = /^\[[^\]/?#]*\]/.exec(text)?.[0]
+  const host = literal ?? text.replace(/[/?#].*$/s, '').replace(/:[0-9]*$/, '')
   if (host === '' || (literal === undefined && /[:@]/.test(host))) return undefined
   const parsed = parseHostPattern(host)
   return parsed.ok ? parsed.pattern : undefined
@@ -84,7 +84,10 @@ function parseExact(text: string): HostPatternResult {
   const bare = text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text
   const literal = parseAddress(bare)
   if (literal !== undefined) return { ok: true, pattern: literal.text }
-  if (text.startsWith('.')) return refuse('begins with a dot', `*${text}`)
+  if (text.startsWith('.')) {
+    const meant = parseWildcard(`*${text}`)
+    return refuse('begins with a dot', meant.ok ? meant.pattern : meant.suggestion)
+  }
   const name = toAscii(text)
   if (name === undefined) return refuse('is no host name in Unicode either')
   const host = parseHost(name)
@@ -98,9 +101,9 @@ function parseWildcard(text: string): HostPatternResult {
   if (!text.startsWith('*.') || text.lastIndexOf('*') !== 0) {
     const fallback = parseExact(below)
     const problem = 'has a wildcard that is not the whole leftmost label'
-    return fallback.ok && isOwnable(fallback.pattern)
-      ? refuse(problem, `*.${fallback.pattern}`)
-      : refuse(problem)
+    const isUsable =
+      fallback.ok && parseAddress(fallback.pattern) === undefined && isOwnable(fallback.pattern)
+    return isUsable ? refuse(problem, `*.${fallback.pattern}`) : refuse(problem)
   }
   const parsed = parseExact(text.slice(2))
   if (!parsed.ok) return parsed

@@ -1,5 +1,5 @@
 import { classify, innerIpv4, isMetadataName, networkKey, parseAddress } from './address.ts'
-import type { Address } from './address.ts'
+import type { Address, Cidr } from './address.ts'
 import type { CompiledRule } from './compiled-rule.ts'
 import { isPublicName } from './host-pattern.ts'
 import { collect, findNode, hostTrie, nodeFor } from './host-trie.ts'
@@ -62,15 +62,21 @@ export function indexRules(rules: readonly CompiledRule[]): Policy {
     rules,
   }
 
-  function slotFor({ range, host }: CompiledRule): Draft {
-    if (range !== undefined) {
-      const byNetwork = getOrMake(ranges, range.bits, () => new Map<string, Draft>())
-      return getOrMake(byNetwork, networkKey(range.words, range.bits), emptyDraft)
-    }
+  function slotFor({ range, host, effect }: CompiledRule): Draft {
+    if (range !== undefined) return rangeSlot(range)
     if (host === 'any') return any
     if (host.startsWith('*.')) return (nodeFor(names, host.slice(2)).below ??= emptyDraft())
-    if (parseAddress(host) !== undefined) return getOrMake(literals, host, emptyDraft)
-    return (nodeFor(names, host).exact ??= emptyDraft())
+    const address = parseAddress(host)
+    if (address === undefined) return (nodeFor(names, host).exact ??= emptyDraft())
+    // A deny is of the address, whichever of its spellings the rule has; an allow is of the literal alone.
+    return effect === 'deny'
+      ? rangeSlot({ words: address.words, bits: 128 })
+      : getOrMake(literals, host, emptyDraft)
+  }
+
+  function rangeSlot({ words, bits }: Pick<Cidr, 'words' | 'bits'>): Draft {
+    const byNetwork = getOrMake(ranges, bits, () => new Map<string, Draft>())
+    return getOrMake(byNetwork, networkKey(words, bits), emptyDraft)
   }
 }
 
@@ -111,7 +117,12 @@ function addLiteral(policy: Policy, address: Address, buckets: Bucket[]): void {
   if (exact !== undefined) buckets.push(exact)
 }
 
-const deniesOf = (bucket: Bucket): Bucket => ({ ...bucket, allow: [] })
+/** A bucket whose allow rules do not cover the host: their paths say nothing about it either. */
+const deniesOf = ({ deny }: Bucket): Bucket => ({
+  allow: [],
+  deny,
+  hasPaths: deny.some(({ paths }) => paths !== undefined),
+})
 
 function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   let value = map.get(key)

@@ -37,7 +37,7 @@ export interface AdmitContext {
 /** Paused, metadata, self, policy: the checks that need no more than the destination and the policy's question. */
 export function admitDestination(context: AdmitContext, destination: Destination, ask: PolicyRequest): Allow {
   const { plane, who, record } = context
-  if (who.sandbox.paused) throw new Refusal('sandbox_paused')
+  if (who.sandbox.paused || plane.guesses.isHeld(who.sandbox.id)) throw new Refusal('sandbox_paused')
   if (isMetadata(destination)) throw new Refusal('metadata_denied')
   if (plane.isSelf(destination.host, destination.port)) throw new Refusal('self')
   const decision = decide(who.sandbox.policy, ask)

@@ -41,8 +41,8 @@ export async function answer(client: ClientConnection, outcome: Outcome, context
   const { record, request } = context
   refuseLarge(outcome, record)
   const delimiter = delimiterOf(outcome, request)
-  record.status = outcome.status
   if (delimiter === 'none') {
+    record.status = outcome.status
     const mayKeep = keepsConnection(context, delimiter)
     await taken(client, send(client.socket, responseHead(outcome, { delimiter, mayKeep })))
     record.redactions = outcome.redactions()
@@ -51,6 +51,8 @@ export async function answer(client: ClientConnection, outcome: Outcome, context
   const first = await firstPiece(client, outcome.body)
   const mayKeep = keepsConnection(context, delimiter)
   const head = responseHead(outcome, { delimiter, mayKeep })
+  // From here on there is an answer; a failure before it is told with a status of its own.
+  record.status = outcome.status
   try {
     await relay(client, { outcome, context, head, delimiter, first })
   } catch (error) {

@@ -63,6 +63,7 @@ export class ScannedBody implements Body {
   readonly #scanner: Scanner
   /** Looks at the coded bytes themselves: names and comments of gzip and frames that decoders skip hold plain text. */
   readonly #coded: Scanner | undefined
+  readonly #isWithin: ((bytes: Uint8Array) => boolean) | undefined
   /** Coded pieces whose decoded bytes are still held by the scanner. */
   #held: Buffer[] = []
   /** Decoded bytes that went into the scanner and that came out of it. */
@@ -72,12 +73,19 @@ export class ScannedBody implements Body {
 
   constructor(
     source: Body,
-    by: { decoder: Decoder | undefined; scanner: Scanner; coded: Scanner | undefined },
+    by: {
+      decoder: Decoder | undefined
+      scanner: Scanner
+      coded: Scanner | undefined
+      /** Of a part of a representation (206): may its bytes be the middle of a secret? */
+      isWithin?: ((bytes: Uint8Array) => boolean) | undefined
+    },
   ) {
     this.#source = source
     this.#decoder = by.decoder
     this.#scanner = by.scanner
     this.#coded = by.coded
+    this.#isWithin = by.isWithin
     this.length = source.length
   }
 
@@ -106,8 +114,10 @@ export class ScannedBody implements Body {
   }
 
   #scanPlain(piece: Buffer): Buffer | undefined {
+    this.#scannedIn += piece.length
     const clean = this.#scanner.push(piece)
     if (clean === undefined) throw found()
+    this.#scannedOut += clean.length
     return asBuffer(clean)
   }
 
@@ -133,6 +143,8 @@ export class ScannedBody implements Body {
     }
     const rest = this.#scanner.flush()
     if (rest === undefined) throw found()
+    // What lies within a secret may be its next character for all the scanner knows, so nothing of it is out yet.
+    if (this.#scannedOut === 0 && this.#isWithin?.(rest) === true) throw found()
     const last = this.#decoder === undefined ? asBuffer(rest) : this.#release()
     return last.length > 0 ? last : undefined
   }

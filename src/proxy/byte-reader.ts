@@ -59,6 +59,9 @@ export class ByteReader {
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
     socket.on('error', this.#onError)
+    // What happened before is told to nobody again.
+    if (socket.closed) this.#onClose()
+    else if (socket.readableEnded) this.#onEnd()
     // A socket that another reader gave back is paused.
     socket.resume()
   }
@@ -160,18 +163,30 @@ export function resetClose(socket: Duplex): void {
   else socket.destroy()
 }
 
+/** How long a slow peer may take for the end of what was written to it, `ms`. */
+const flushMs = 300_000
+
 /**
- * Ends our side and reads on for a moment, so that the peer can read what was sent before a reset for its unread bytes
- * throws it away (RFC 9112 section 9.6).
+ * Ends our side and reads on for `ms` once everything is written, so that the peer can read what was sent before a reset
+ * for its unread bytes throws it away (RFC 9112 section 9.6).
  */
 export function lingerClose(socket: Duplex, ms = 1_000): void {
   if (socket.destroyed) return
-  socket.end()
+  let timer: NodeJS.Timeout | undefined
+  const destroyIn = (after: number): void => {
+    clearTimeout(timer)
+    timer = setTimeout(() => socket.destroy(), after).unref()
+  }
+  // TLS has no half-open state: a peer that ended may never take the rest, and nothing tells.
+  const isLeft = (): boolean => socket instanceof TLSSocket && socket.readableEnded
+  destroyIn(isLeft() ? ms : flushMs)
+  socket.end(() => destroyIn(ms))
   socket.removeAllListeners('data')
   socket.on('data', () => undefined)
   socket.resume()
-  const timer = setTimeout(() => socket.destroy(), ms)
-  timer.unref()
-  socket.once('end', () => socket.destroy())
+  socket.once('end', () => {
+    if (socket.writableFinished) socket.destroy()
+    else if (isLeft()) destroyIn(ms)
+  })
   socket.once('close', () => clearTimeout(timer))
 }

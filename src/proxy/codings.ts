@@ -40,6 +40,8 @@ const deepestStack = 3
 const ratioFloor = 1_048_576
 const defaultRatio = 200
 const defaultBytes = 1_073_741_824
+/** Decoded bytes of one piece: what came before it must not earn a piece the right to fill the memory. */
+const maxAtOnce = 32 * 1_048_576
 
 /** RFC 9659 section 3: a window of 8 MiB is what `zstd` may ask of a recipient. */
 const zstdWindowLog = 23
@@ -140,6 +142,7 @@ class Stage {
   #received = 0
   #decoded = 0
   #output: Buffer[] = []
+  #outputBytes = 0
   #failure: Error | undefined
   #hasEnded = false
   #wake: () => void = () => {}
@@ -218,7 +221,8 @@ class Stage {
       const bytes: unknown = this.#stream?.read()
       if (!Buffer.isBuffer(bytes)) return
       this.#decoded += bytes.length
-      if (this.#budget.isExceededBy(this.#decoded)) {
+      this.#outputBytes += bytes.length
+      if (this.#budget.isExceededBy(this.#decoded) || this.#outputBytes > maxAtOnce) {
         this.#failure ??= new Refusal('bomb')
         this.#stream?.destroy()
         return
@@ -237,6 +241,7 @@ class Stage {
   #taken(): Uint8Array {
     const output = this.#output
     this.#output = []
+    this.#outputBytes = 0
     return output.length === 1 && output[0] !== undefined ? output[0] : Buffer.concat(output)
   }
 }

@@ -47,6 +47,7 @@ export class ClientConnection implements Timed {
     this.facts = from.facts
     this.tunnel = from.tunnel
     this.reader = new ByteReader(socket)
+    if (socket.closed) return
     plane.deadlines.add(this)
     socket.on('close', () => {
       plane.deadlines.delete(this)

@@ -1,4 +1,5 @@
 import { Refusal } from '../core/errors.ts'
+import { coversRequest } from '../handles/coverage.ts'
 import type { Field } from '../http1/fields.ts'
 import type { RequestHead } from '../http1/head.ts'
 import type { Snapshot } from '../identity/model.ts'
@@ -10,6 +11,7 @@ import { bodyOf, type Body } from './body.ts'
 import { ClientGone, type ClientConnection } from './connection.ts'
 import { NoResponse, forward, type Incoming } from './forward.ts'
 import { Informant } from './informant.ts'
+import { isStillReached } from './live.ts'
 import { loggablePath } from './log-path.ts'
 import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
@@ -45,6 +47,7 @@ export async function exchange(client: ClientConnection, head: RequestHead): Pro
     started: plane.clock.monotonic(),
     snapshot,
     source: client.source,
+    run: client.facts.run,
   })
   const story: Story = {
     client,
@@ -115,7 +118,9 @@ function watch(story: Story, cleared: Cleared): () => void {
   const { plane } = client
   const live = {
     isBusy: true,
-    isStillAllowed: (snapshot: Snapshot): boolean => isStillAllowed(snapshot, cleared, plane.clock.now()),
+    isStillAllowed: (snapshot: Snapshot): boolean =>
+      isStillAllowed(snapshot, cleared, { now: plane.clock.now(), address: record.address }) &&
+      !cleared.swaps.some(({ grant }) => plane.broker.isRevoked(grant.access.credential)),
     revoke: (): void => {
       record.denied = 'revoked'
       record.end = 'revoked'
@@ -133,14 +138,24 @@ function watch(story: Story, cleared: Cleared): () => void {
   return () => plane.live.delete(live)
 }
 
-function isStillAllowed(snapshot: Snapshot, cleared: Cleared, now: number): boolean {
+function isStillAllowed(
+  snapshot: Snapshot,
+  cleared: Cleared,
+  { now, address }: { now: number; address: string | undefined },
+): boolean {
   const sandbox = snapshot.sandboxes.get(cleared.sandbox.name)
   if (sandbox === undefined || sandbox.id !== cleared.sandbox.id || sandbox.paused) return false
-  const { destination, scheme, head, path } = cleared.request
-  const ask = { kind: 'http', destination, scheme, method: head.method, path, now } as const
-  if (decide(sandbox.policy, ask).verdict === 'deny') return false
+  const { destination, scheme, head, path, target } = cleared.request
+  const asked = { destination, scheme, method: head.method, now }
+  const again = decide(sandbox.policy, { kind: 'http', ...asked, path })
+  if (again.verdict === 'deny' || !isStillReached(cleared.decision, again, address)) return false
   return cleared.swaps.every(({ grant }) =>
-    sandbox.grants.some(({ handle }) => handle.id === grant.handle.id && handle.revokedAt === undefined),
+    sandbox.grants.some(
+      ({ access, handle }) =>
+        handle.id === grant.handle.id &&
+        handle.revokedAt === undefined &&
+        coversRequest(access, { ...asked, target }),
+    ),
   )
 }
 
@@ -151,6 +166,8 @@ async function askUpstream(story: Story, cleared: Cleared, treatment: Treatment)
   const { signal } = abort
   const leg = await connectUpstream(plane, cleared, { record, signal, mayReuse: true })
   story.leg = leg
+  // An abort before this line found no connection to end.
+  signal.throwIfAborted()
   const fields = readableRequest(await swapFields(cleared, { plane, record, signal }), treatment)
   try {
     return await send(story, cleared, { leg, fields, treatment })
@@ -160,6 +177,7 @@ async function askUpstream(story: Story, cleared: Cleared, treatment: Treatment)
   }
   const fresh = await connectUpstream(plane, cleared, { record, signal, mayReuse: false })
   story.leg = fresh
+  signal.throwIfAborted()
   try {
     return await send(story, cleared, { leg: fresh, fields, treatment })
   } catch (error) {

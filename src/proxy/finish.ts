@@ -5,8 +5,8 @@ import { endEvent, type Record } from './record.ts'
 export function finish(plane: DataPlane, record: Record): void {
   if (record.isClosed) return
   record.isClosed = true
-  if (plane.audit.append(endEvent(record, plane.clock.monotonic()))) return
-  plane.log.error({ id: record.id }, 'an event could not be queued: the event log is full')
+  if (plane.audit.appendEnd(endEvent(record, plane.clock.monotonic()))) return
+  plane.log.error({ id: record.id }, 'an event could not be queued: the event log is closed')
 }
 
 /**

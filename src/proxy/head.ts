@@ -86,7 +86,10 @@ export function returnedFields(fields: readonly Field[]): Field[] {
 
 /** Trailer fields to pass on: those that cannot change how the message was already read. */
 export const permittedTrailers = (fields: readonly Field[]): Field[] =>
-  fields.filter(([name]) => !neverInTrailer.test(name.toLowerCase()))
+  fields.filter(([name]) => {
+    const folded = name.toLowerCase().replaceAll('_', '-')
+    return !neverInTrailer.test(folded) && !neverForwarded.has(folded)
+  })
 
 /** Replaces every field of that name by one; `name` in the case to write. */
 export function withField(fields: readonly Field[], name: string, value: string): Field[] {

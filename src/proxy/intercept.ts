@@ -24,7 +24,7 @@ export async function intercept(tunnel: OpenTunnel, serve: Serve): Promise<numbe
   record.status = 200
   const opening = await readOpening(client)
   if (opening.kind === 'nothing') {
-    record.end = 'client_gone'
+    record.end ??= 'client_gone'
     client.socket.destroy()
     return 0
   }
@@ -70,9 +70,9 @@ async function terminate(tunnel: OpenTunnel, hello: ClientHello, serve: Serve): 
   guardDestroy(socket, client.socket)
   const problem = await serverHandshake(socket, plane)
   if (problem !== undefined) {
-    if (problem === leftHandshake) record.end = 'client_gone'
-    else record.denied = 'non_tls'
-    record.note = `TLS handshake with the client failed: ${problem}`
+    if (problem === leftHandshake) record.end ??= 'client_gone'
+    else record.denied ??= 'non_tls'
+    record.note ??= `TLS handshake with the client failed: ${problem}`
     client.socket.destroy()
     return 0
   }

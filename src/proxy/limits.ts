@@ -28,6 +28,8 @@ export interface PlaneLimits {
   readonly heldBytes: number
   /** How long a bound response without a declared length is held for its end. */
   readonly heldMs: number
+  /** Different parts of one credential that answers may show a sandbox before it is paused; see `Guesses`. */
+  readonly guessedParts: number
   /** Informational responses before the final one. */
   readonly informational: number
   /** How long a graceful stop waits for exchanges in flight. */
@@ -50,6 +52,7 @@ export const defaultLimits: PlaneLimits = {
   upstreamIdleMs: 4_000,
   heldBytes: 64 * 1024,
   heldMs: 50,
+  guessedParts: 4,
   informational: 32,
   drainMs: 10_000,
 }

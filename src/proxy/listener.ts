@@ -9,11 +9,18 @@ import { serverHandshake } from './handshake.ts'
 import type { DataPlane } from './plane.ts'
 import { serve } from './serve.ts'
 
-/** Where to listen. */
-export type ListenAt =
+/** Where to listen; with `identity`, whoever comes in here has proved something by that. */
+export type ListenAt = { readonly identity?: boolean | undefined } & (
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly tls: boolean }
-  /** `openedFor` names the sandbox that every connection on this socket belongs to. */
-  | { readonly kind: 'unix'; readonly path: string; readonly openedFor?: string | undefined }
+  | {
+      readonly kind: 'unix'
+      readonly path: string
+      /** Id of the sandbox that every connection on this socket belongs to, */
+      readonly openedFor?: string | undefined
+      /** and of the run. */
+      readonly run?: string | undefined
+    }
+)
 
 /** One open listening socket of the data plane and its connections. */
 export interface Listener {
@@ -36,6 +43,8 @@ export async function listen(
   const accept = (socket: Socket): void => {
     sockets.add(socket)
     socket.on('close', () => sockets.delete(socket))
+    // A reset that nobody listens for yet ends the process; who serves the connection learns of it by its close.
+    socket.on('error', () => undefined)
     socket.setNoDelay(true)
     start(plane, socket, at).catch((error: unknown) => {
       plane.log.error({ err: error }, 'a connection could not be started')
@@ -104,11 +113,13 @@ async function secured(plane: DataPlane, socket: Socket, host: string): Promise<
 function factsOf(socket: Socket | TLSSocket, at: ListenAt): ConnectionFacts {
   const certificate = 'getPeerX509Certificate' in socket ? socket.getPeerX509Certificate() : undefined
   return {
-    socketPath: at.kind === 'unix' ? at.path : undefined,
-    port: at.kind === 'tcp' ? socket.localPort : undefined,
+    // A listener for everybody proves nothing, whatever a later configuration says of its port or path.
+    socketPath: at.kind === 'unix' && at.identity === true ? at.path : undefined,
+    port: at.kind === 'tcp' && at.identity === true ? socket.localPort : undefined,
     remoteAddress: socket.remoteAddress,
     clientCertificate: certificate?.fingerprint256.replaceAll(':', '').toLowerCase(),
     openedFor: at.kind === 'unix' ? at.openedFor : undefined,
+    run: at.kind === 'unix' ? at.run : undefined,
   }
 }
 

@@ -1,4 +1,6 @@
 import type { Snapshot } from '../identity/model.ts'
+import { judge } from '../policy/address.ts'
+import type { Allow } from '../policy/model.ts'
 
 /** A tunnel or an exchange in flight. */
 export interface Live {
@@ -8,6 +10,15 @@ export interface Live {
   revoke(): void
   /** Something is being carried that a graceful stop should wait for; a terminated tunnel leaves that to its exchanges. */
   readonly isBusy: boolean
+}
+
+/**
+ * Is what was dialled, or is being dialled, open under the new decision too? An address not known yet counts as one of the
+ * ranges that the old decision opened.
+ */
+export function isStillReached(before: Allow, again: Allow, address: string | undefined): boolean {
+  const isKept = before.addresses.every(({ text }) => again.addresses.some((range) => range.text === text))
+  return isKept || (address !== undefined && judge(address, again.addresses).allowed)
 }
 
 /** Everything in flight, judged again whenever the policy changes. */

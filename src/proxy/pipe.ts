@@ -19,13 +19,15 @@ export async function pipeBoth(a: Duplex, b: Duplex): Promise<void> {
 function closing(side: Duplex, other: Socket | Duplex): Promise<void> {
   return new Promise((resolve) => {
     side.on('error', () => undefined)
-    side.once('close', () => {
+    const closed = (): void => {
       if ('destroySoon' in other) other.destroySoon()
       else other.destroy()
       // Without an end of its own the side was cut off: a peer that does not take the rest must not be waited for.
       if (!side.readableEnded) destroyAfter(other, flushMs)
       resolve()
-    })
+    }
+    if (side.closed) closed()
+    else side.once('close', closed)
   })
 }
 

@@ -9,6 +9,7 @@ import type { LeafSource } from '../tls/port.ts'
 import type { Budgets } from './budgets.ts'
 import type { Deadlines } from './deadlines.ts'
 import type { PlaneLimits } from './limits.ts'
+import type { Guesses } from './guesses.ts'
 import type { LiveSet } from './live.ts'
 import type { UpstreamPool } from './upstream-pool.ts'
 
@@ -43,6 +44,7 @@ export interface DataPlane {
    */
   auditRefusal(event: AuditEvent, source: string): string | undefined
   readonly budgets: Budgets
+  readonly guesses: Guesses
   readonly live: LiveSet
   readonly deadlines: Deadlines
   readonly pool: UpstreamPool

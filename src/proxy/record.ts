@@ -20,6 +20,8 @@ export interface Record {
   sandbox: SandboxView | undefined
   /** Peer address of the connection; only for aggregation and notes, not an event field. */
   readonly source: string
+  /** Run of `octroi run` whose connection it is. */
+  readonly run: string | undefined
   method: string | undefined
   scheme: string | undefined
   destination: Destination | undefined
@@ -52,6 +54,7 @@ export interface RecordStart {
   readonly started: number
   readonly snapshot: Snapshot
   readonly source: string
+  readonly run: string | undefined
 }
 
 /** The record of an exchange or tunnel that begins. */
@@ -62,6 +65,7 @@ export function startRecord(start: RecordStart): Record {
     started: start.started,
     policy: start.snapshot.hash,
     source: start.source,
+    run: start.run,
     sandbox: undefined,
     method: undefined,
     scheme: undefined,
@@ -96,7 +100,7 @@ function decided(record: Record): Omit<AuditEvent, 'kind'> {
     agent: sandbox?.agent,
     sandbox: sandbox?.name,
     template: sandbox?.template,
-    run: sandbox?.run,
+    run: record.run ?? sandbox?.run,
     method: record.method,
     scheme: record.scheme,
     host: destination?.host,

@@ -1,11 +1,13 @@
 import { Refusal } from '../core/errors.ts'
 import type { Field } from '../http1/fields.ts'
 import type { Patterns } from '../redact/forms.ts'
-import { redactText } from '../redact/redactor.ts'
+import type { PartSeen } from '../redact/port.ts'
+import { createRedactor, redactWhole } from '../redact/redactor.ts'
 
 /** What is looked for in a head, and what a client sees instead. */
 export interface HeadRedaction {
   readonly patterns: Patterns
+  readonly partSeen?: PartSeen
   replacement(entryId: string): string | undefined
 }
 
@@ -22,7 +24,7 @@ export interface CleanHead {
  */
 export function redactHead(phrase: string, fields: readonly Field[], by: HeadRedaction): CleanHead {
   const lines = [phrase, ...fields.map(([name, value]) => `${name}: ${value}`)]
-  const whole = redactText(by.patterns, lines.join('\n'), by.replacement)
+  const whole = redactWhole(createRedactor(by.patterns, by.replacement, by.partSeen), lines.join('\n'))
   if (whole.hits === 0) return { phrase, fields: [...fields], hits: 0 }
   const clean = whole.text.split('\n')
   if (clean.length !== lines.length)

@@ -33,6 +33,10 @@ export async function refuse(client: ClientConnection, error: unknown, context: 
   if (error instanceof CutAnswer) return cut(client, error, record)
   if (error instanceof ClientGone || client.isGone) {
     record.end ??= 'client_gone'
+    // What was decided stands in the log, though nobody is left to be told.
+    if (!(error instanceof ClientGone)) note(client, asRefusal(error), record)
+    if (record.denied !== undefined && leg === undefined && !record.isDecided)
+      finishRefused(client.plane, record)
     client.socket.destroy()
     return false
   }

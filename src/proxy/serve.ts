@@ -43,6 +43,7 @@ async function nextHead(client: ClientConnection): Promise<RequestHead | undefin
       started: plane.clock.monotonic(),
       snapshot: plane.snapshot(),
       source: client.source,
+      run: client.facts.run,
     })
     if (client.tunnel !== undefined) {
       record.sandbox = plane.snapshot().sandboxes.get(client.tunnel.sandboxName)

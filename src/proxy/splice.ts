@@ -20,15 +20,23 @@ export async function splice(tunnel: OpenTunnel): Promise<void> {
   const cut = (): void => {
     upstream.destroy()
   }
+  const lost = (): void => {
+    record.end ??= 'upstream_failed'
+    client.socket.destroy()
+  }
   signal.addEventListener('abort', cut)
   try {
     record.address = address
     record.tls = { mode: 'opaque' }
     await plane.audit.appendDurable(decisionEvent(record))
     record.isDecided = true
+    signal.throwIfAborted()
+    if (upstream.destroyed) throw new Refusal('upstream_failed', { detail: 'the upstream closed at once' })
     await send(client.socket, established)
     record.status = 200
+    upstream.once('close', lost)
     await checkHello(tunnel)
+    upstream.off('close', lost)
     await relay(tunnel, upstream)
   } finally {
     record.bytesUp = upstream.bytesWritten
@@ -42,7 +50,7 @@ export async function splice(tunnel: OpenTunnel): Promise<void> {
 async function checkHello({ client, destination, record }: OpenTunnel): Promise<void> {
   const opening = await readOpening(client)
   if (opening.kind === 'nothing') {
-    record.end = 'client_gone'
+    record.end ??= 'client_gone'
     return
   }
   if (opening.kind !== 'tls') throw new Refusal('non_tls')

@@ -5,9 +5,10 @@ import type { Approved } from '../net/port.ts'
 import { decide } from '../policy/decide.ts'
 import type { Allow, Destination } from '../policy/model.ts'
 import { admitDestination } from './admit.ts'
-import type { ClientConnection } from './connection.ts'
+import { ClientGone, type ClientConnection } from './connection.ts'
 import { finish } from './finish.ts'
 import { intercept } from './intercept.ts'
+import { isStillReached } from './live.ts'
 import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
 import { readConnect } from './request.ts'
@@ -47,6 +48,7 @@ export async function tunnel(
     started: plane.clock.monotonic(),
     snapshot,
     source: client.source,
+    run: client.facts.run,
   })
   record.method = 'CONNECT'
   const releases: (() => void)[] = []
@@ -127,7 +129,9 @@ function watch(
       const sandbox = snapshot.sandboxes.get(who.sandbox.name)
       if (sandbox === undefined || sandbox.id !== who.sandbox.id || sandbox.paused) return false
       const again = decide(sandbox.policy, { kind: 'connect', destination, now: plane.clock.now() })
-      return again.verdict === 'allow' && again.tls === decision.tls
+      if (again.verdict === 'deny' || again.tls !== decision.tls) return false
+      // A terminated tunnel has dialled nothing; its exchanges are judged themselves.
+      return decision.tls === 'terminate' || isStillReached(decision, again, record.address)
     },
     revoke(): void {
       record.end = 'revoked'
@@ -138,7 +142,7 @@ function watch(
   }
   plane.live.add(live)
   releases.push(() => plane.live.delete(live))
-  client.onGone(() => abort.abort(new Refusal('upstream_failed', { detail: 'the client left' })))
+  client.onGone(() => abort.abort(new ClientGone('the client left')))
   releases.push(() => client.onGone(undefined))
   return abort.signal
 }

@@ -15,6 +15,8 @@ export class Upstream implements Timed {
   deadline = Infinity
   /** Exchanges that finished on it. */
   uses = 0
+  /** Which of the pool's times it was made in. */
+  epoch = 0
   /** Monotonic `ms` at which it became idle, and the age at which its server closes it, if that is known. */
   idleSince = 0
   serverIdleMs = Infinity
@@ -81,6 +83,7 @@ export class UpstreamPool {
   readonly #max: number
   readonly #idleMs: number
   #count = 0
+  #epoch = 0
 
   constructor(options: { clock: Clock; deadlines: Deadlines; max: number; idleMs: number }) {
     this.#clock = options.clock
@@ -113,13 +116,14 @@ export class UpstreamPool {
 
   /** Counts a new connection in: its deadline is watched from now on. */
   track(upstream: Upstream): void {
+    upstream.epoch = this.#epoch
     this.#deadlines.add(upstream)
     upstream.socket.once('close', () => this.#deadlines.delete(upstream))
   }
 
   /** Keeps a connection whose exchange is complete. */
   give(key: string, upstream: Upstream): void {
-    if (!upstream.isFresh || this.#count >= this.#max) {
+    if (!upstream.isFresh || upstream.epoch !== this.#epoch || this.#count >= this.#max) {
       this.discard(upstream)
       return
     }
@@ -136,6 +140,12 @@ export class UpstreamPool {
 
   discard(upstream: Upstream): void {
     upstream.socket.destroy()
+  }
+
+  /** Ends every idle connection, and keeps none of those that are in use now: trust or names have changed. */
+  renew(): void {
+    this.#epoch++
+    this.close()
   }
 
   /** Ends every idle connection. */

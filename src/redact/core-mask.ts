@@ -62,9 +62,52 @@ function excludeUrlParts(value: string, exclude: Exclude): boolean {
   return true
 }
 
-/** Prefixes of token formats that are long enough to be taken for a part of a value. */
-const formatPrefixes =
-  /^(?:sk-ant-[a-z]+\d\d-|github_pat_11|sk-svcacct-|sk-or-v1-|xox[a-z]\.xox[a-z]-\d-|sk_(?:live|test)_|shp[a-z]{2}_)/
+/**
+ * What all tokens of a format begin with. It would be taken for a part of the value in tokens of other people, and who knows
+ * it need not guess that much.
+ */
+const formatPrefixes = new RegExp(
+  `^(?:${[
+    ...[
+      'sk-ant-[a-z]+\\d\\d-',
+      'sk-(?:proj|svcacct|admin|None)-',
+      'sk-or-v1-',
+      'gsk_',
+      'xai-',
+      'pplx-',
+      'hf_',
+      'r8_',
+    ],
+    ...['gh[oprsu]_', 'github_pat_11', 'gl[a-z]{2,6}-', 'GR1348941', 'AT(?:ATT3xFfGF0|CTT3xFfGN0|BB)'],
+    // The account, which is in the publishable key too.
+    ...['[rs]k_(?:live|test)_(?:51[A-Za-z\\d]{15})?', 'shp[a-z]{2}_', 'sq0[a-z]{3}-', 'EAAA'],
+    ...[
+      'xox[a-z]\\.xox[a-z]-\\d-',
+      'xox[a-z]-',
+      'xapp-\\d-',
+      'SG\\.',
+      'xkeysib-',
+      'lin_(?:api|oauth)_',
+      'PMAK-',
+    ],
+    ...['npm_', 'rubygems_', 'dckr_[a-z]{3}_', 'cmVmdGtuOjAxOj', 'AKCp8'],
+    // Macaroons: version, place and kind of the identifier.
+    ...['pypi-AgEIcHlwaS5vcmcC', 'pypi-AgENdGVzdC5weXBpLm9yZwI', 'FlyV1 fm2_(?:lJPECAAAAAAA)?'],
+    ...[
+      'AIza',
+      'ya29\\.',
+      'GOCSPX-',
+      'do[opr]_v1_',
+      'hv[sb]\\.(?:CAESI|AAAAAQ)?',
+      'dapi',
+      'dp\\.[a-z]{2}\\.',
+      'pul-',
+    ],
+    // base64 of JSON: its first name, or all of it where the secret follows.
+    ...['glsa_', 'glc_eyJvIjoi', 'ops_eyJ(?:zaWduSW5BZGRyZXNzIjoi)?', 'sntrys_[A-Za-z\\d+/=]+_', 'sntryu_'],
+    ...['NRAK-', 'AGE-SECRET-KEY-1', 'secret_', 'ntn_', 'figd_', 'pat-[a-z]{2}\\d-'],
+  ].join('|')})`,
+)
 
 function excludePrefix(value: string, exclude: Exclude): void {
   exclude(0, formatPrefixes.exec(value)?.[0].length ?? 0)

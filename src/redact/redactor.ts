@@ -3,8 +3,9 @@ import type { Match } from './match.ts'
 import type { Patterns } from './forms.ts'
 import { Continuation } from './continuation.ts'
 import { isOpen, neighbourStart, openStart } from './hold.ts'
-import type { Redactor, Scanner } from './port.ts'
-import { regionsOf, type Region } from './regions.ts'
+import { longestRun } from './needles.ts'
+import type { PartSeen, Redactor, Scanner } from './port.ts'
+import { isWhole, regionsOf, type Region } from './regions.ts'
 import { replacementOf } from './replacement.ts'
 
 /** The placeholder that a client may see for an entry; undefined for none, then it gets a marker. */
@@ -19,13 +20,17 @@ const longestRescan = 256
 const nothing = new Uint8Array(0)
 
 /** A redactor of one body. Only what may still become a match is held back, and only until it cannot. */
-export function createRedactor(patterns: Patterns, replacementFor: ReplacementFor): Redactor {
-  return new StreamRedactor(patterns, replacementFor)
+export function createRedactor(
+  patterns: Patterns,
+  replacementFor: ReplacementFor,
+  partSeen?: PartSeen,
+): Redactor {
+  return new StreamRedactor(patterns, replacementFor, partSeen)
 }
 
 /** A scanner of one body: releases what is clean, and nothing from the first match on. */
-export function createScanner(patterns: Patterns): Scanner {
-  return new StreamScanner(patterns)
+export function createScanner(patterns: Patterns, partSeen?: PartSeen): Scanner {
+  return new StreamScanner(patterns, partSeen)
 }
 
 /** Redacts one finished text of a head: a field value or a reason phrase, one byte per character (latin1). */
@@ -34,30 +39,54 @@ export function redactText(
   text: string,
   replacementFor: ReplacementFor,
 ): { text: string; hits: number } {
-  const redactor = new StreamRedactor(patterns, replacementFor)
+  return redactWhole(createRedactor(patterns, replacementFor), text)
+}
+
+/** The same with a redactor that is used for this text alone. */
+export function redactWhole(redactor: Redactor, text: string): { text: string; hits: number } {
   const clean = Buffer.concat([redactor.push(Buffer.from(text, 'latin1')), redactor.flush()])
   return redactor.hits === 0 ? { text, hits: 0 } : { text: clean.toString('latin1'), hits: redactor.hits }
 }
 
 /** Do these bytes, complete, hold a secret in any form that is looked for? */
-export function containsSecret(patterns: Patterns, bytes: Uint8Array): boolean {
-  const scanner = new StreamScanner(patterns)
+export function containsSecret(patterns: Patterns, bytes: Uint8Array, partSeen?: PartSeen): boolean {
+  const scanner = new StreamScanner(patterns, partSeen)
   return scanner.push(bytes) === undefined || scanner.flush() === undefined
+}
+
+/** Shortest run of a value that is taken for a piece of it where nothing stands around it. */
+const shortestPiece = 4
+
+/**
+ * Are these bytes, complete, nothing but a run of a secret, in any form that is looked for but escapes? A part that an
+ * upstream was asked for may be so short that `containsSecret` does not know it.
+ */
+export function isWithinSecret(patterns: Patterns, bytes: Uint8Array): boolean {
+  const { lane, index } = patterns
+  lane.fill(bytes, true)
+  if (lane.length < shortestPiece) return false
+  const text = Buffer.from(lane.text.buffer, 0, lane.length)
+  return index.needles.some((needle) => {
+    const at = Buffer.from(needle.text.buffer, needle.text.byteOffset, needle.text.length).indexOf(text)
+    return at >= 0 && longestRun(needle.core, at, at + text.length) >= Math.min(text.length, needle.minRun)
+  })
 }
 
 class StreamRedactor implements Redactor {
   hits = 0
   readonly #patterns: Patterns
   readonly #replacementFor: ReplacementFor
+  readonly #partSeen: PartSeen | undefined
   /** Bytes that may begin a match, and how many of them are already written. */
   #held: Uint8Array = nothing
   #done = 0
   /** What only carries on an open match; not searched until something else comes. */
   readonly #continuation = new Continuation()
 
-  constructor(patterns: Patterns, replacementFor: ReplacementFor) {
+  constructor(patterns: Patterns, replacementFor: ReplacementFor, partSeen: PartSeen | undefined) {
     this.#patterns = patterns
     this.#replacementFor = replacementFor
+    this.#partSeen = partSeen
   }
 
   push(chunk: Uint8Array): Uint8Array {
@@ -131,6 +160,7 @@ class StreamRedactor implements Redactor {
       output.push(source.subarray(this.#done, replacement.start), replacement.bytes)
       this.#done = Math.max(this.#done, replacement.end)
       this.hits++
+      tellParts(found.matches, this.#partSeen, ({ from, to }) => `${from}-${to}`)
     }
     if (to > this.#done) output.push(source.subarray(this.#done, to))
     this.#done = Math.max(this.#done, to)
@@ -148,11 +178,13 @@ class StreamRedactor implements Redactor {
 
 class StreamScanner implements Scanner {
   readonly #patterns: Patterns
+  readonly #partSeen: PartSeen | undefined
   #held: Uint8Array = nothing
   #isFound = false
 
-  constructor(patterns: Patterns) {
+  constructor(patterns: Patterns, partSeen: PartSeen | undefined) {
     this.#patterns = patterns
+    this.#partSeen = partSeen
   }
 
   push(chunk: Uint8Array): Uint8Array | undefined {
@@ -173,10 +205,25 @@ class StreamScanner implements Scanner {
     if (source.length === 0) return nothing
     const { lane } = this.#patterns
     lane.fill(source, isFinal)
-    this.#isFound = findMatches(this.#patterns, lane).length > 0
+    const matches = findMatches(this.#patterns, lane)
+    this.#isFound = matches.length > 0
+    // What follows in the next chunk is not waited for; a guess that may match or not begins at another place each time.
+    if (this.#isFound) tellParts(matches, this.#partSeen, ({ from }) => `from ${from}`)
     const open = isFinal ? source.length : openStart(this.#patterns, lane)
     this.#held = new Uint8Array(source.subarray(open))
     return source.subarray(0, open)
+  }
+}
+
+/** A whole value among them is no guess, and explains the runs of other forms around it. */
+function tellParts(
+  matches: readonly Match[],
+  partSeen: PartSeen | undefined,
+  place: (match: Match) => string,
+): void {
+  if (partSeen === undefined || matches.some(isWhole)) return
+  for (const match of matches) {
+    for (const id of match.needle.ids) partSeen(id, `${match.needle.form} ${place(match)}`)
   }
 }
 

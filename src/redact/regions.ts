@@ -18,7 +18,8 @@ export interface Region {
 /** Bytes that other matches may stick out of a whole value by and be left: too few to be an echo of anything. */
 const shortestRest = 12
 
-const isWhole = (match: Match): boolean => match.from === 0 && match.to === match.needle.exact.length
+/** Is this run the whole needle? */
+export const isWhole = (match: Match): boolean => match.from === 0 && match.to === match.needle.exact.length
 
 /**
  * Joins matches that overlap, and parts that touch, into regions in the order of the source. What ends before `done` is

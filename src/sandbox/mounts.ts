@@ -25,7 +25,7 @@ export interface Workspace {
   readonly output: string | undefined
   /** Paths seen read-only where they are, such as the modules of a server. */
   readonly readOnly: readonly string[]
-  /** Paths that none of the others may contain or lie in: the state folder. */
+  /** Paths that none of the others may contain or lie in: the state folder, files with credentials. */
   readonly protectedPaths: readonly string[]
 }
 
@@ -102,29 +102,53 @@ export function trustMounts(trust: TrustFiles, aptConf: string): string[] {
 /** Options for `/workspace` and the paths the operator adds. Something missing or forbidden is an `OperatorError`. */
 export function workspaceMounts(workspace: Workspace): string[] {
   const { input, output, readOnly } = workspace
-  for (const path of [input, output, ...readOnly]) if (path !== undefined) checkPath(path, workspace)
+  checkSystem(workspace)
+  // What was checked is what is bound: a link may be made to lead elsewhere in between.
+  const real = (path: string): string => checkPath(path, workspace)
   return [
-    ...readOnly.flatMap((path) => ['--ro-bind', resolve(path), resolve(path)]),
-    ...(input === undefined ? ['--dir', inside.input] : ['--ro-bind', resolve(input), inside.input]),
-    ...(output === undefined ? ['--tmpfs', inside.output] : ['--bind', resolve(output), inside.output]),
+    ...readOnly.flatMap((path) => ['--ro-bind', real(path), resolve(path)]),
+    ...(input === undefined ? ['--dir', inside.input] : ['--ro-bind', real(input), inside.input]),
+    ...(output === undefined ? ['--tmpfs', inside.output] : ['--bind', real(output), inside.output]),
     '--tmpfs',
     inside.tmp,
   ]
 }
 
-function checkPath(path: string, { protectedPaths }: Workspace): void {
+/** Every sandbox sees the system's folders, and runs as a user who may read what the broker may. */
+function checkSystem({ protectedPaths }: Workspace): void {
+  for (const kept of protectedPaths) {
+    const folder = ['/usr', ...systemFolders, ...etc].find(
+      (path) => existsSync(path) && contains(realpathSync(path), realPathOf(kept)),
+    )
+    if (folder === undefined) continue
+    throw new OperatorError(`${kept} lies in ${folder}, which every sandbox sees; move it elsewhere`, {
+      exitCode: 2,
+    })
+  }
+}
+
+/** The path without links, also of what does not exist yet. */
+function realPathOf(path: string): string {
+  if (existsSync(path)) return realpathSync(path)
+  const parent = dirname(resolve(path))
+  return parent === path ? path : join(realPathOf(parent), basename(path))
+}
+
+/** The path without links; an `OperatorError` for one that is missing or forbidden. */
+function checkPath(path: string, { protectedPaths }: Workspace): string {
   if (!existsSync(path)) throw new OperatorError(`${path} does not exist`, { exitCode: 2 })
   const real = realpathSync(path)
   if (real === '/')
     throw new OperatorError('the whole file system cannot be shown to a sandbox', { exitCode: 2 })
   for (const kept of protectedPaths) {
-    const realKept = existsSync(kept) ? realpathSync(kept) : resolve(kept)
+    const realKept = realPathOf(kept)
     if (contains(real, realKept) || contains(realKept, real)) {
       throw new OperatorError(`${path} cannot be shown to a sandbox: ${kept} is Octroi's own`, {
         exitCode: 2,
       })
     }
   }
+  return real
 }
 
 function contains(outer: string, path: string): boolean {

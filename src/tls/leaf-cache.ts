@@ -24,8 +24,13 @@ export interface LeafCacheOptions {
   readonly maxEntries?: number
 }
 
+/** How far the clock may go back before leaves are made anew, `ms`; less than leaves are backdated by. */
+const smallStepMs = 30 * 60_000
+
 interface Entry {
   readonly context: SecureContext
+  /** `ms` since the epoch: from then on clients take the leaf, at the latest. */
+  readonly notBefore: number
   /** `ms` since the epoch: two thirds of the leaf's life. */
   readonly renewAt: number
   readonly notAfter: number
@@ -47,7 +52,13 @@ export const serverTlsOptions = {
 
 function toEntry(leaf: Leaf, mintedAt: number): Entry {
   const context = createSecureContext({ ...serverTlsOptions, cert: leaf.certificatePem, key: leaf.keyPem })
-  return { context, renewAt: mintedAt + ((leaf.notAfter - mintedAt) * 2) / 3, notAfter: leaf.notAfter }
+  const notBefore = mintedAt - smallStepMs
+  return {
+    context,
+    notBefore,
+    renewAt: mintedAt + ((leaf.notAfter - mintedAt) * 2) / 3,
+    notAfter: leaf.notAfter,
+  }
 }
 
 /** Caches one TLS context for each host: minted once, renewed in the background at two thirds of its life. */
@@ -83,7 +94,8 @@ export function createLeafCache(options: LeafCacheOptions): LeafCache {
     const key = `${fingerprint} ${host}`
     const now = clock.now()
     const cached = cache.get(key)
-    if (cached && now < cached.notAfter) {
+    // A clock that was ahead and is set right leaves leaves behind that begin in years.
+    if (cached && now >= cached.notBefore && now < cached.notAfter) {
       // A renewal that fails is tried again by the next request, and is an error for it once the leaf has expired.
       if (now >= cached.renewAt) makeOnce(key, host).catch(() => undefined)
       return cached.context

@@ -54,6 +54,19 @@ describe('canonicalBody', () => {
 })
 
 describe('linkLine', () => {
+  it.each([
+    ['the override of direction', '\u202e'],
+    ['an annotation of other text', '\ufff9'],
+    ['a letter that only machines see', '\u{e0041}'],
+    ['a mark between syllables', '\u180e'],
+    ['the end of a line in Unicode', '\u2028'],
+    ['a control character of Latin-1', '\u009b'],
+  ])('shows %s as an escape, so that nothing in a line acts or hides', (_name, character) => {
+    const body = canonicalBody(1, event(1, { note: `a${character}b` }))
+    expect(body).not.toContain(character)
+    expect(JSON.parse(body)).toMatchObject({ note: `a${character}b` })
+  })
+
   it('can be checked by anybody with SHA-256 and the line alone', () => {
     const [first, second] = chainOf(2)
     if (first === undefined || second === undefined) throw new TypeError('two links')
@@ -115,6 +128,12 @@ describe('verifyChain', () => {
       rows: good.flatMap((link) => (link.seq === 7 ? [link, appendLink(link.hash, 7, event(99))] : [link])),
       seq: 8,
       problem: /event 7 comes after event 7/,
+    },
+    {
+      name: 'another last character, which is not a part of the hashed text',
+      rows: changed(7, (link) => ({ body: `${link.body.slice(0, -1)}]` })),
+      seq: 7,
+      problem: /event 7 does not match its hash/,
     },
     { name: 'a cut beginning', rows: good.slice(3), seq: 1, problem: /events 1 to 3 are missing/ },
     { name: 'a text that is no JSON', rows: changed(7, () => ({ body: '}' })), seq: 7, problem: /event 7/ },

@@ -116,6 +116,9 @@ describe('domainsOf', () => {
       event('4', 50, { agent: 'other', host: 'c.test', verdict: 'allow' }),
       event('5', 60, { agent: 'x', host: 'd.test', verdict: 'allow', bytes_down: 7, access: 'z' }),
       event('6', 70, { kind: 'admin', agent: 'x', host: 'e.test' }),
+      event('7', 80, { agent: 'x', host: 'b.test', verdict: 'deny', access: 'github' }),
+      event('8', 90, { kind: 'decision', agent: 'x', host: 'd.test', verdict: 'allow', access: 'y' }),
+      event('8', 95, { kind: 'outcome', agent: 'x', verdict: 'deny', reason: 'revoked', bytes_down: 3 }),
     ])
     expect(domainsOf(folder, { agent: 'x' })).toEqual([
       {
@@ -131,9 +134,9 @@ describe('domainsOf', () => {
       {
         host: 'b.test',
         firstSeen: 20,
-        lastSeen: 20,
-        count: 40,
-        refused: 40,
+        lastSeen: 80,
+        count: 41,
+        refused: 41,
         bytesUp: 0,
         bytesDown: 0,
         access: [],
@@ -141,18 +144,19 @@ describe('domainsOf', () => {
       {
         host: 'd.test',
         firstSeen: 60,
-        lastSeen: 60,
-        count: 1,
-        refused: 0,
+        lastSeen: 90,
+        count: 2,
+        refused: 1,
         bytesUp: 0,
-        bytesDown: 7,
-        access: ['z'],
+        bytesDown: 10,
+        access: ['y', 'z'],
       },
     ])
     const since = domainsOf(folder, { agent: 'x', since: 25 })
     expect(since.map(({ host, count, firstSeen }) => [host, count, firstSeen])).toEqual([
       ['a.test', 1, 10],
-      ['d.test', 1, 60],
+      ['b.test', 1, 20],
+      ['d.test', 2, 60],
     ])
     expect(domainsOf(folder, { agent: 'x', since: 25, newOnly: true }).map(({ host }) => host)).toEqual([
       'd.test',

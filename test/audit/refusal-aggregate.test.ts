@@ -11,6 +11,7 @@ function memorySink() {
       if (room) events.push(event)
       return room
     },
+    appendEnd: () => true,
     appendDurable: () => Promise.resolve(),
     get state(): 'ok' | 'full' {
       return room ? 'ok' : 'full'

@@ -247,6 +247,17 @@ describe('octroi domains', () => {
       'github',
     ])
     expect(out[2]?.split(/ {2,}/)).toEqual(['evil.test', '2030-01-31T12:00:00Z', '40', '40', '0/0', '-'])
+    const wire = await run(['domains', '--agent', 'agent-7', '--json'])
+    expect(JSON.parse(wire.out[0] ?? '')).toEqual({
+      host: 'api.example.com',
+      first_seen: '2030-01-31T12:00:00.000Z',
+      last_seen: '2030-01-31T12:00:00.000Z',
+      count: 1,
+      refused: 0,
+      bytes_up: 120,
+      bytes_down: expect.any(Number),
+      access: ['github'],
+    })
     const fresh = await run(['domains', '--agent', 'agent-7', '--new', '--since', '2030-02-01', '--json'])
     expect(fresh.out).toEqual([])
     expect((await run(['domains', '--agent', 'nobody'])).err).toEqual(['agent nobody: no domain matches'])

@@ -6,7 +6,7 @@ import { startAdminServer } from '../../src/admin/server.ts'
 import { createRemote } from '../../src/cli/remote.ts'
 import { OperatorError } from '../../src/core/errors.ts'
 import { LifecycleError } from '../../src/identity/lifecycle-model.ts'
-import { adminBench } from '../helpers/admin-bench.ts'
+import { adminBench, attachedRun } from '../helpers/admin-bench.ts'
 import { stateFolder } from '../helpers/state-folder.ts'
 
 const configPath = '/etc/octroi/octroi.yaml'
@@ -57,6 +57,7 @@ describe('remote broker', () => {
     const { remote, made, stop } = await running()
     const first = await remote.attach()
     const second = await remote.attach()
+    expect(first.run).toBe(attachedRun)
     expect(made.asked).toEqual(['attach', 'attach'])
     let isLost = false
     void first.lost.then(() => (isLost = true))
@@ -84,7 +85,9 @@ describe('remote broker', () => {
     expect(await remote.reload()).toEqual({ policy: 'def456' })
     await remote.secretsChanged()
     expect(await remote.sandboxSocket('s1')).toBe('/run/octroi/s1.sock')
-    expect(made.asked).toEqual(['reload', 'secretsChanged', 'socket s1'])
+    expect(await remote.sandboxSocket('s1', attachedRun)).toBe('/run/octroi/s1.sock')
+    expect(made.asked).toEqual(['reload', 'secretsChanged', 'socket s1', `socket s1 ${attachedRun}`])
+    await expect(remote.sandboxSocket('s1', '../../etc')).rejects.toThrow('run: ')
   })
 
   it('keeps the kind and the text of a failure', async () => {

@@ -88,9 +88,9 @@ describe('octroi sandbox', () => {
     await run('sandbox', 'create', '--template', 'coder', '--name', 'longer-name')
     const { out } = await run('sandbox', 'list')
     expect(out.split('\n')).toEqual([
-      'NAME         STATE   ORIGIN   TENANT   TEMPLATE  AGENT  RUN  EXPIRES',
-      'a            active  runtime  default  endless   -      r1   never',
-      'longer-name  active  runtime  web      coder     -      -    2030-01-01T04:00:00.000Z',
+      'NAME         STATE   ORIGIN   TENANT   TEMPLATE  AGENT  RUN          EXPIRES',
+      'a            active  runtime  default  endless   -      r1           never',
+      'longer-name  active  runtime  web      coder     -      longer-name  2030-01-01T04:00:00.000Z',
     ])
   })
 

@@ -65,7 +65,9 @@ describe('octroi secret', () => {
     const list = await run('', 'list')
     expect(list.text).toMatch(/^NAME +VERSION +CHANGED\nk +2 +20\d\d-/)
     expect(list.text).not.toContain('sk-live')
-    expect((await run('', 'list', '--json')).text).toMatch(/^\[\{"name":"k","version":2,"updatedAt":\d+\}\]$/)
+    expect((await run('', 'list', '--json')).text).toMatch(
+      /^\[\{"name":"k","version":2,"updated_at":"[-0-9T:.]+Z"\}\]$/,
+    )
   })
 
   it('rotates only what is there, and only to another value', async () => {

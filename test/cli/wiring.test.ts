@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { queryEvents } from '../../src/audit/query.ts'
@@ -155,13 +155,14 @@ describe('session of octroi run', () => {
     const app = await serve()
     const installation = installationOf(configPath, { DEMO_KEY: demoKey })
     const session = await openSession(installation, 'first', caller(configPath))
-    expect(session.socketPath).toBe(await app.openSandboxSocket('first'))
+    expect(existsSync(session.socketPath)).toBe(true)
+    expect(session.socketPath).not.toBe(await app.openSandboxSocket('first'))
     expect(session.protectedPaths).toEqual([state])
     expect(session.placeholders).toMatchObject([{ env: 'DEMO_KEY' }])
     await session.ended(7)
     await session.close()
     expect(queryEvents(state, { kind: 'run' })).toMatchObject([
-      { kind: 'run', sandbox: 'first', agent: 'agent-1', exit: 7 },
+      { kind: 'run', sandbox: 'first', agent: 'agent-1', run: expect.stringMatching(/^\w{26}$/), exit: 7 },
     ])
   })
 })

@@ -151,24 +151,32 @@ function unescaped(text: string, isWanted: (character: string) => boolean): stri
 
 const isUnreserved = (character: string): boolean => /^[A-Za-z0-9._~-]$/.test(character)
 
-/** Each stage of decoding, until nothing changes. */
-function stages(path: string): string[] {
+/** Each stage of decoding, until nothing changes; `isWanted` as in `unescaped`. */
+function stages(path: string, isWanted: (character: string) => boolean = () => true): string[] {
   const found = [path]
   for (let depth = 0; depth < 12; depth++) {
-    const next = unescaped(found.at(-1) ?? '', () => true)
+    const next = unescaped(found.at(-1) ?? '', isWanted)
     if (next === found.at(-1)) break
     found.push(next)
   }
   return found
 }
 
+const hasBadEscape = (text: string): boolean =>
+  [...text].some((character, at) => character === '%' && !isEscape(text, at))
+
 /** Could two servers take this path for two different ones? Plain or encoded, however often. */
 export function isTwoFaced(path: string): boolean {
+  // A percent sign before another escape is whatever the second decoder makes of the two.
+  const percents = stages(path, (character) => character === '%')
+  // What is still encoded after seven decodings is meant to outlast somebody's.
+  if (percents.length > 8 || percents.some(hasBadEscape)) return true
   return stages(path).some((stage, depth) => {
-    const hasBadEscape = [...stage].some((character, at) => character === '%' && !isEscape(stage, at))
-    const slashes = depth > 0 && stage.split('/').length !== path.split('/').length
+    const hasSlashes = depth > 0 && stage.split('/').length !== path.split('/').length
     const hasDots = stage.split('/').some((segment) => ['.', '..'].includes(segment.split(';')[0] ?? ''))
-    return hasBadEscape || slashes || hasDots || stage.includes('\\') || stage.includes('\0')
+    // RFC 3629 section 3: bytes that no UTF-8 has. Decoders that take them anyhow read `%c0%af` as a slash.
+    const isNoText = /[\xc0\xc1\xf5-\xff]/.test(stage)
+    return hasBadEscape(stage) || hasSlashes || hasDots || isNoText || /[\\\0]/.test(stage)
   })
 }
 
@@ -305,27 +313,28 @@ export function readDecision(policy: PolicyInput, request: PolicyRequest): Readi
   }
 }
 
-/** Unread only if nothing is left to check inside: no access here, and no rule that looks at methods or paths. */
+/** Unread only if nothing is left to check inside: no access here, and no rule that looks at what only reading shows. */
 function howTo(
   policy: PolicyInput,
   { destination }: Asked,
   matching: readonly Exclude<Rule, { kind: 'registry' }>[],
 ): { maySplice: boolean; refusesOwn: boolean; addresses: string[]; schemes: string[] } {
-  const looksInside = (rule: PathRule): boolean => rule.methods !== undefined || rule.paths !== undefined
+  const looksInside = ({ methods, paths }: PathRule): boolean => methods !== undefined || paths !== undefined
   const isHere = (rule: Rule): boolean =>
     rule.kind !== 'registry' &&
     looksInside(rule) &&
     coversHost(rule, destination, true) &&
     (rule.ports.length === 0 || rule.ports.includes(destination.port))
   const isBound = policy.access.some(
-    (each) => each.port === destination.port && namesHost(each.host, destination, true),
+    ({ host, port }) => port === destination.port && namesHost(host, destination, false),
+  )
+  const refusesOwn = matching.some((rule) => rule.ownCredentials === 'refuse')
+  const isEachUnread = matching.every(
+    (rule) => rule.tls === 'splice' && rule.scheme === 'https' && !looksInside(rule),
   )
   return {
-    maySplice:
-      matching.every((rule) => rule.tls === 'splice' && rule.scheme === 'https' && !looksInside(rule)) &&
-      !policy.deny.some(isHere) &&
-      !isBound,
-    refusesOwn: matching.some((rule) => rule.ownCredentials === 'refuse'),
+    maySplice: isEachUnread && !refusesOwn && !isBound && !policy.deny.some(isHere),
+    refusesOwn,
     addresses: matching.flatMap((rule) =>
       rule.kind === 'address' ? [rule.address.text] : rule.addresses.map(({ text }) => text),
     ),

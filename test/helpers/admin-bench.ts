@@ -16,6 +16,9 @@ export interface AdminBench {
   failWith: unknown
 }
 
+/** Id of every run that attaches. */
+export const attachedRun = '01HRUN0000000000000000RUN1'
+
 /** Makes the bench. */
 export function adminBench(): AdminBench {
   const bench = lifecycleBench()
@@ -54,13 +57,18 @@ export function adminBench(): AdminBench {
       secretsChanged: () => answer('secretsChanged', undefined),
       attach: () => {
         asked.push('attach')
-        return made.failWith === undefined ? () => void asked.push('detach') : undefined
+        if (made.failWith !== undefined) return undefined
+        return { run: attachedRun, detach: () => void asked.push('detach') }
       },
       handOver: () => {
         asked.push('handOver')
         return 'permanent'
       },
-      openSandboxSocket: (name) => answer(`socket ${name}`, `/run/octroi/${name}.sock`),
+      openSandboxSocket: (name, run) =>
+        answer(
+          `socket ${[name, run].filter((part) => part !== undefined).join(' ')}`,
+          `/run/octroi/${name}.sock`,
+        ),
     },
   }
   return made

@@ -20,6 +20,8 @@ export interface LifecycleBench {
   readonly changes: number[]
   /** Set to make `audit` reject. */
   auditDown: boolean
+  /** The configuration in force. */
+  config: LifecycleConfig
   /** Puts a live handle for `access` into the store and returns its placeholder. */
   addHandle(sandbox: string, access: string): Promise<{ id: string; placeholder: string }>
   /** Puts the record of the sandbox that the configuration defines. */
@@ -89,7 +91,7 @@ export function lifecycleBench(): LifecycleBench {
       seal,
       clock,
       random: randomBytes,
-      config: () => benchConfig,
+      config: () => bench.config,
       changed: () => Promise.resolve(void changes.push(store.writes.length)),
       audit: (event) => {
         if (bench.auditDown) return Promise.reject(new TypeError('disk full'))
@@ -103,6 +105,7 @@ export function lifecycleBench(): LifecycleBench {
     events,
     changes,
     auditDown: false,
+    config: benchConfig,
     async addHandle(sandbox, access) {
       const owner = (await store.sandboxes()).find((record) => record.name === sandbox)
       const id = randomBytes(8).toString('hex')

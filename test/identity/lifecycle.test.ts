@@ -238,6 +238,19 @@ describe('life cycle: expire', () => {
     expect(await bench.lifecycle.list()).toEqual([])
   })
 
+  it('destroys what is over by a `max_ttl` that a reload has lowered', async () => {
+    const bench = lifecycleBench()
+    await bench.lifecycle.create({ template: 'coder', name: 's1' })
+    await bench.lifecycle.expire()
+    const template = bench.config.templates.get('coder')
+    if (template === undefined) throw new TypeError('no template')
+    bench.config = { ...bench.config, templates: new Map([['coder', { ...template, maxTtlMs: hour }]]) }
+    bench.clock.advance(hour - 1)
+    expect((await bench.lifecycle.expire()).sandboxes).toEqual([])
+    bench.clock.advance(1)
+    expect((await bench.lifecycle.expire()).sandboxes).toEqual(['s1'])
+  })
+
   it('reads the store again only when something may have ended', async () => {
     const bench = lifecycleBench()
     await bench.lifecycle.create({ template: 'coder', name: 's1', ttlMs: hour })

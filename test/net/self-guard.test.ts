@@ -81,3 +81,14 @@ describe('a name of the broker', () => {
     expect(guard.isSelfAddress('198.51.100.8', 443)).toBe(false)
   })
 })
+
+describe('a destination that is an IP literal', () => {
+  const guard = guardWith([{ address: '127.0.0.1', port: 18080 }])
+
+  it('is the broker where it leads to a listener, before any rule is asked', () => {
+    expect(guard.isSelf('127.0.0.1', 18080)).toBe(true)
+    expect(guard.isSelf('::ffff:7f00:1', 18080)).toBe(true)
+    expect(guard.isSelf('127.0.0.1', 18083)).toBe(false)
+    expect(guard.isSelf('198.51.100.7', 18080)).toBe(false)
+  })
+})

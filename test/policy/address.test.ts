@@ -145,6 +145,8 @@ describe('ranges', () => {
     ['10.0.0.5', 'one address', '10.0.0.5/32'],
     ['fd00::5', 'one address', 'fd00::5/128'],
     ['::ffff:10.0.0.0/104', 'mapped', '10.0.0.0/8'],
+    ['::ffff:10.0.0.5/104', 'mapped', '10.0.0.0/8'],
+    ['::ffff:10.0.0.5', 'one address', '10.0.0.5/32'],
     ['10.0.0.9-10.0.0.1', 'not a range', undefined],
     ['10.0.0.0/08', 'not a range', undefined],
     ['10.0.0.0/-8', 'not a range', undefined],

@@ -144,6 +144,14 @@ describe('limits of decoding', () => {
     expect(await reasonOf(decode(decoderFor('gzip, gzip'), [coded]))).toBe('bomb')
   })
 
+  it('stops one piece that expands to more than memory should hold, whatever came before it', async () => {
+    const noise = seeded(5).bytes(2 * 1_048_576)
+    const pieces = (encode: (bytes: Buffer) => Buffer): Buffer[] =>
+      inPieces(encode(Buffer.concat([noise, bomb])), 65_536)
+    expect(await reasonOf(decode(decoderFor('br'), pieces(brotliCompressSync)))).toBe('bomb')
+    expect(await reasonOf(decode(decoderFor('zstd'), pieces(zstdCompressSync)))).toBe('bomb')
+  })
+
   it('lets a small body expand as it likes', async () => {
     const zeros = Buffer.alloc(1_000_000)
     expect((await decode(decoderFor('br'), [brotliCompressSync(zeros)])).length).toBe(1_000_000)

@@ -67,6 +67,9 @@ describe('fields that are passed on', () => {
     'Cookie',
     'Set-Cookie',
     'X-Api-Key',
+    'x_api_key',
+    'X-Forwarded-For',
+    'X-HTTP-Method-Override',
     'Trailer',
   ])('drops %s from a trailer section', (name) => {
     expect(permittedTrailers([[name, 'x']])).toEqual([])

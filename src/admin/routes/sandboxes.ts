@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { AdminDeps } from '../deps.ts'
-import { createBody, grantBody, noBody, readBody, rotateBody, runBody } from '../wire.ts'
+import { createBody, grantBody, noBody, readBody, rotateBody, runBody, socketBody } from '../wire.ts'
 
 interface Named {
   Params: { name: string }
@@ -47,14 +47,14 @@ export function sandboxRoutes(app: FastifyInstance, deps: AdminDeps): void {
   })
 
   app.post<Named>('/v1/sandboxes/:name/runs', async (request) => {
-    const { exit } = readBody(runBody, request.body)
-    await lifecycle.runEnded({ sandbox: request.params.name, exit })
+    const { exit, run } = readBody(runBody, request.body)
+    await lifecycle.runEnded({ sandbox: request.params.name, exit, run })
     return { ok: true }
   })
 
   app.post<Named>('/v1/sandboxes/:name/socket', async (request) => {
-    readBody(noBody, request.body)
+    const body = readBody(socketBody, request.body)
     const { name } = await lifecycle.show(request.params.name)
-    return { path: await deps.openSandboxSocket(name) }
+    return { path: await deps.openSandboxSocket(name, body?.run) }
   })
 }

@@ -1,0 +1,3 @@
+/** Hosts read twice at the full count; `OCTROI_PROOF_COUNT` sets another. */
+process.env['OCTROI_PROOF_COUNT'] ??= '1000000'
+await import('../differential/hosts.test.ts')
