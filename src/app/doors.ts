@@ -9,6 +9,9 @@ import { holderOf } from './port-holder.ts'
 
 type Closers = (() => Promise<void> | void)[]
 
+/** What the listeners of the data plane are announced as. */
+const proxy = 'proxy'
+
 /** The listeners of `listen.proxy` and of identities. */
 export interface Doors {
   /**
@@ -36,26 +39,25 @@ export function createDoors(
     for (const listener of [...listeners, ...left]) end(listener)
   })
 
-  function enter(door: Door): void {
-    open.set(keyOf(door.at), door)
-    listeners.push(door.listener)
-    named.push(door.named)
-  }
-
-  function leave(key: string, { at, listener, named: announced }: Door): void {
-    open.delete(key)
-    listeners.splice(listeners.indexOf(listener), 1)
-    named.splice(named.indexOf(announced), 1)
+  function close({ at, listener }: Door): void {
     // A connection that a removed port or socket identified is nobody's; any other may finish what it carries.
     if (at.identity) return end(listener)
     left.add(listener)
     void listener.close()
   }
 
+  /** Shows what is open, in the order of the configuration. */
+  function announce(keys: readonly string[]): void {
+    const doors = keys.map((key) => open.get(key)).filter((door) => door !== undefined)
+    const others = named.filter(({ name }) => name !== proxy)
+    listeners.splice(0, listeners.length, ...doors.map(({ listener }) => listener))
+    named.splice(0, named.length, ...doors.map((door) => door.named), ...others)
+  }
+
   return {
     async prepare(config) {
       const wanted = isPrivate ? [] : config.listen.proxy
-      const keys = new Set(wanted.map(keyOf))
+      const keys = wanted.map(keyOf)
       const fresh: Door[] = []
       const abort = (): void => {
         for (const { listener } of fresh) end(listener)
@@ -63,15 +65,20 @@ export function createDoors(
       try {
         for (const at of wanted.filter((one) => !open.has(keyOf(one)))) {
           const listener = await listen(running.plane, at, holderOf)
-          fresh.push({ at, listener, named: { name: 'proxy', address: addressOf(listener, at) } })
+          fresh.push({ at, listener, named: { name: proxy, address: addressOf(listener, at) } })
         }
       } catch (error) {
         abort()
         throw error
       }
       const commit = (): void => {
-        for (const door of fresh) enter(door)
-        for (const [key, door] of [...open]) if (!keys.has(key)) leave(key, door)
+        for (const door of fresh) open.set(keyOf(door.at), door)
+        for (const [key, door] of [...open]) {
+          if (keys.includes(key)) continue
+          open.delete(key)
+          close(door)
+        }
+        announce(keys)
       }
       return { commit, abort }
     },

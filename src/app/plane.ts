@@ -12,6 +12,7 @@ import { LiveSet } from '../proxy/live.ts'
 import type { DataPlane, PlaneLog } from '../proxy/plane.ts'
 import { UpstreamPool } from '../proxy/upstream-pool.ts'
 import type { LeafSource } from '../tls/port.ts'
+import { connectionLimits } from './descriptors.ts'
 import type { Foundation } from './foundation.ts'
 import { createPatternCache } from './patterns.ts'
 import type { Reach } from './reach.ts'
@@ -42,7 +43,7 @@ export interface PlaneParts {
 /** Builds what exchanges work with. Not ready until told: nothing is served by default rules while starting. */
 export function createPlane(parts: PlaneParts): RunningPlane {
   const { clock, foundation, holder, reach, broker } = parts
-  const limits = { ...defaultLimits, ...parts.limits }
+  const limits = { ...defaultLimits, ...connectionLimits(), ...parts.limits }
   const deadlines = new Deadlines(clock)
   const throttle = createThrottle(clock, randomInt(2 ** 32))
   const aggregator = createAggregator(foundation.events, clock)

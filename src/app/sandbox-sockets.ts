@@ -61,7 +61,8 @@ class OpenSockets implements SandboxSockets {
   async open(name: string, run?: string): Promise<string> {
     const sandbox = this.#options.snapshot().sandboxes.get(name)
     if (sandbox === undefined) throw new OperatorError(`there is no sandbox ${name}`)
-    if (run !== undefined && !this.#runs.has(run)) throw new LifecycleError('not_found', 'there is no such run')
+    if (run !== undefined && !this.#runs.has(run))
+      throw new LifecycleError('not_found', 'there is no such run')
     const key = `${sandbox.id} ${run ?? ''}`
     const known = this.#open.get(key)
     if (known !== undefined) return (await known.opening).path
@@ -114,10 +115,8 @@ class OpenSockets implements SandboxSockets {
     for (const [key, entry] of this.#open) {
       if (!isOver(entry)) continue
       this.#open.delete(key)
-      void entry.opening.then(
-        (opened) => this.#shut(opened),
-        () => undefined,
-      )
+      // What cannot be removed is found again by nobody; the socket itself is shut.
+      entry.opening.then((opened) => this.#shut(opened)).catch(() => undefined)
     }
   }
 

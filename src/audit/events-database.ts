@@ -48,7 +48,7 @@ export function openForWriting(folder: string, sync: SyncMode): DatabaseSync {
     database.exec('COMMIT')
   } catch (error) {
     database.close()
-    throw error
+    throw unusable(error, path)
   }
   return database
 }
@@ -83,7 +83,7 @@ export function readEvents<T>(folder: string, query: (database: DatabaseSync) =>
 
 function unusable(error: unknown, path: string): unknown {
   if (!(error instanceof Error) || !('errcode' in error)) return error
-  return new OperatorError(`the event database ${path} cannot be read: ${error.message}`, { cause: error })
+  return new OperatorError(`the event database ${path} cannot be used: ${error.message}`, { cause: error })
 }
 
 function versionOf(database: DatabaseSync, path: string): number {

@@ -111,6 +111,9 @@ function keyOf(event: AuditEvent, source: string): string {
   return JSON.stringify([kind, sandbox, source, host, port, reason, method])
 }
 
+const tenths = (ms: number | undefined): number | undefined =>
+  ms === undefined ? undefined : Math.round(ms * 10) / 10
+
 /** One event for both; what differs between them is left out, since it would be true of some only. */
 function fold(folded: AuditEvent, next: AuditEvent): AuditEvent {
   const sum = (a?: number, b?: number) =>
@@ -120,7 +123,7 @@ function fold(folded: AuditEvent, next: AuditEvent): AuditEvent {
     path: folded.path === next.path ? folded.path : undefined,
     bytes_up: sum(folded.bytes_up, next.bytes_up),
     bytes_down: sum(folded.bytes_down, next.bytes_down),
-    duration_ms: sum(folded.duration_ms, next.duration_ms),
+    duration_ms: tenths(sum(folded.duration_ms, next.duration_ms)),
     count: (folded.count ?? 1) + (next.count ?? 1),
   }
 }

@@ -47,6 +47,8 @@ export interface InsideFacts {
 export interface DoctorDeps {
   host(configPath: string): Promise<HostFacts>
   inside(configPath: string, sandbox: string): Promise<InsideFacts>
+  /** Name of the first sandbox in the configuration. */
+  firstSandbox(configPath: string): Promise<string | undefined>
   readonly run: RunDeps
 }
 
@@ -64,7 +66,10 @@ export function registerDoctor(deps: DoctorDeps): Register {
       .command('doctor')
       .description('test this installation, or with --inside try to break out of a sandbox')
       .option('--inside', 'start the sandbox and test from inside')
-      .option('--sandbox <name>', 'the sandbox to test, with --inside')
+      .option(
+        '--sandbox <name>',
+        'the sandbox to test, with --inside (default: the first of the configuration)',
+      )
       .option(
         '--reflect <url>',
         'https URL of an access that returns the request; {form} stands for raw, base64, gzip',
@@ -100,14 +105,13 @@ async function* checks(
     }
     return yield* outside(await deps.host(context.configPath()), context.io)
   }
-  if (options.sandbox === undefined) throw new OperatorError('--inside needs --sandbox NAME', { exitCode: 2 })
-  yield* await testInside({
-    deps,
-    io: context.io,
-    configPath: context.configPath(),
-    sandbox: options.sandbox,
-    options,
-  })
+  const { io } = context
+  const configPath = context.configPath()
+  const sandbox = options.sandbox ?? (await deps.firstSandbox(configPath))
+  if (sandbox === undefined)
+    throw new OperatorError('the configuration has no sandbox; name one with --sandbox', { exitCode: 2 })
+  if (options.sandbox === undefined) io.err(`testing from inside the sandbox ${sandbox}`)
+  yield* await testInside({ deps, io, configPath, sandbox, options })
 }
 
 async function* outside(facts: HostFacts, io: Io): AsyncGenerator<Check> {

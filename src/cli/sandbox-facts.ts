@@ -148,8 +148,12 @@ async function proxyOf(
   isRunning: boolean,
 ): Promise<EnvFacts['proxy']> {
   const own = sandbox.identity.flat().find((proof) => proof.kind === 'port')
+  // A certificate can be shown over TLS only.
+  const needsTls = sandbox.identity.every((proofs) =>
+    proofs.some(({ kind }) => kind === 'client_certificate'),
+  )
   const isUsable = (at: ProxyListener): at is TcpListener =>
-    at.kind === 'tcp' && (own === undefined ? !at.identity : at.port === own.port)
+    at.kind === 'tcp' && (own === undefined ? !at.identity && (at.tls || !needsTls) : at.port === own.port)
   const index = config.listen.proxy.findIndex(isUsable)
   const at = config.listen.proxy[index]
   if (at?.kind !== 'tcp')

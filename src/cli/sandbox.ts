@@ -52,7 +52,7 @@ function addCreate({ group, context, within }: Commands): void {
     .requiredOption('--template <name>', 'template of the configuration')
     .option('--name <name>', 'name of the sandbox (default: made from the template)')
     .option('--agent <label>', 'agent that the sandbox works for; events carry it')
-    .option('--run <label>', 'run that events are grouped by')
+    .option('--run <label>', 'run that events are grouped by (default: the name)')
     .option('--ttl <duration>', 'life, such as 2h (default and most: the max_ttl of the template)')
     .option('--json', 'JSON instead of text')
     .action(

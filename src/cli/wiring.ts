@@ -75,6 +75,7 @@ function groupsOf(io: Io): readonly Register[] {
         const { insideFacts } = await import('./doctor-facts.ts')
         return insideFacts(await at(configPath), sandbox, io)
       },
+      firstSandbox: async (configPath) => (await at(configPath)).config.sandboxes.keys().next().value,
       run,
     }),
   ]

@@ -98,15 +98,15 @@ export function isCredentialHeader(name: string): boolean {
 export function hasCredentialParameter(target: string): boolean {
   const mark = target.indexOf('?')
   if (mark < 0) return false
-  return target
-    .slice(mark + 1)
-    .split(/[&;]/)
-    .some((pair) => {
-      const equals = pair.indexOf('=')
-      if (equals < 0 || equals === pair.length - 1) return false
-      const name = parameterName(pair.slice(0, equals))
-      return queryParameters.has(name) || headerFields.has(name)
-    })
+  const query = target.slice(mark + 1)
+  // Some servers end a parameter at `;` as well, the others take it for a part of the value.
+  const pairs = query.includes(';') ? [...query.split('&'), ...query.split(/[&;]/)] : query.split('&')
+  return pairs.some((pair) => {
+    const equals = pair.indexOf('=')
+    if (equals < 0 || equals === pair.length - 1) return false
+    const name = parameterName(pair.slice(0, equals))
+    return queryParameters.has(name) || headerFields.has(name)
+  })
 }
 
 /** A parameter's name as the most lenient server reads it: PHP cuts it at NUL and takes space, dot and `[` for `_`. */

@@ -55,7 +55,8 @@ function parseCustom(prefix: unknown, length: unknown): ParsedShape {
   }
   if (prefix.length > maxPrefixLength) return refuse(`prefix may have at most ${maxPrefixLength} characters`)
   // The marker must occur once, at a known place, or a placeholder could not be told from its neighbours.
-  if (prefix.toLowerCase().includes(placeholderMarker)) return refuse(`prefix may not contain "${placeholderMarker}"`)
+  if (prefix.toLowerCase().includes(placeholderMarker))
+    return refuse(`prefix may not contain "${placeholderMarker}"`)
   const least = prefix.length + placeholderMarker.length + minRandomChars
   if (typeof length !== 'number' || !Number.isInteger(length) || length < least || length > maxShapeLength) {
     return refuse(`length must be a whole number from ${least} (128 random bits) to ${maxShapeLength}`)

@@ -3,6 +3,7 @@ import { Refusal } from '../core/errors.ts'
 import type { SandboxView } from '../identity/model.ts'
 
 interface Usage {
+  connections: number
   tunnels: number
   requests: number
   /** Token bucket of requests per minute: what is left, and when that was so (monotonic `ms`). */
@@ -20,6 +21,16 @@ export class Budgets {
 
   constructor(clock: Clock) {
     this.#clock = clock
+  }
+
+  /** Takes one of `most` places for a client connection; the returned function gives it back. */
+  openConnection(sandbox: SandboxView, most: number): () => void {
+    const usage = this.#of(sandbox)
+    if (usage.connections >= most) {
+      throw new Refusal('rate_limited', { detail: `${most} connections are open` })
+    }
+    usage.connections++
+    return once(() => usage.connections--)
   }
 
   /** Takes a place for one tunnel; the returned function gives it back. */
@@ -58,7 +69,7 @@ export class Budgets {
   #of(sandbox: SandboxView): Usage {
     let usage = this.#usage.get(sandbox.budgetKey)
     if (usage === undefined) {
-      usage = { tunnels: 0, requests: 0, tokens: Infinity, at: this.#clock.monotonic() }
+      usage = { connections: 0, tunnels: 0, requests: 0, tokens: Infinity, at: this.#clock.monotonic() }
       this.#usage.set(sandbox.budgetKey, usage)
     }
     return usage

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { findHeadEnd, parseRequestHead, type RequestHead } from '../http1/head.ts'
-import type { ConnectionFacts, Identified, Snapshot } from '../identity/model.ts'
+import type { ConnectionFacts, Identified, SandboxView, Snapshot } from '../identity/model.ts'
 import { ByteReader } from './byte-reader.ts'
 import type { Timed } from './deadlines.ts'
 import type { DataPlane } from './plane.ts'
@@ -38,7 +38,7 @@ export class ClientConnection implements Timed {
   #onGone: (() => void) | undefined
   #isExpired = false
   #identified: { snapshot: Snapshot; value: string | undefined; result: Identified } | undefined
-  /** Name of the sandbox that first proved itself here. */
+  /** Id of the sandbox that first proved itself here. */
   sandboxId: string | undefined
 
   constructor(plane: DataPlane, socket: Duplex, from: { facts: ConnectionFacts; tunnel?: TunnelFacts }) {
@@ -70,6 +70,15 @@ export class ClientConnection implements Timed {
     if (fn === undefined) return
     if (this.isGone) this.#gone()
     else if (this.reader.ended) this.#halfClosed()
+  }
+
+  /** From now on this connection is the sandbox's. Throws a `Refusal` when it has too many. */
+  belongTo(sandbox: SandboxView): void {
+    const { budgets, limits } = this.plane
+    const release = budgets.openConnection(sandbox, limits.sandboxConnections)
+    this.sandboxId = sandbox.id
+    if (this.socket.closed) release()
+    else this.socket.once('close', release)
   }
 
   expire(): void {

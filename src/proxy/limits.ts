@@ -20,6 +20,8 @@ export interface PlaneLimits {
   readonly halfCloseMs: number
   /** Client connections of one listener. */
   readonly connections: number
+  /** Client connections of one budget key, tunnels included: nobody may use up those of a listener or the descriptors. */
+  readonly sandboxConnections: number
   /** Idle upstream connections kept, in all. */
   readonly idleUpstreams: number
   /** Age after which an idle upstream connection is not used again. */
@@ -48,6 +50,7 @@ export const defaultLimits: PlaneLimits = {
   tunnelIdleMs: 3_600_000,
   halfCloseMs: 1_000,
   connections: 10_000,
+  sandboxConnections: 2_048,
   idleUpstreams: 512,
   upstreamIdleMs: 4_000,
   heldBytes: 64 * 1024,

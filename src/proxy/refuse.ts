@@ -91,6 +91,9 @@ async function mayKeep(client: ClientConnection, refusal: Refusal, context: Cont
   if (head === undefined || head.minor === 0 || refusal.status === 400 || refusal.status === 421) return false
   if (refusal.status >= 500 || refusal.reason === 'identity_mismatch' || refusal.reason === 'revoked')
     return false
+  // One connection too many of its sandbox is not counted as its own, so it cannot stay.
+  const isUncounted = client.tunnel === undefined && client.sandboxId === undefined
+  if (refusal.status === 429 && isUncounted && context.record.sandbox !== undefined) return false
   if (head.fields.some(([name, value]) => name.toLowerCase() === 'connection' && /\bclose\b/i.test(value)))
     return false
   const framing = requestFraming(head)

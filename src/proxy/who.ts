@@ -38,8 +38,8 @@ export function whoAsks(client: ClientConnection, head: RequestHead, { snapshot,
     record.note = `the connection proved another sandbox before ${sandbox.name}`
     throw new Refusal('identity_mismatch')
   }
-  client.sandboxId = sandbox.id
   record.sandbox = sandbox
+  if (client.sandboxId === undefined) client.belongTo(sandbox)
   return { sandbox, mayUseHandles }
 }
 

@@ -92,7 +92,7 @@ function runQuietly(program: string, args: readonly string[], env: Record<string
   return new Promise((resolve) => {
     const child = execFile(program, args, { env, timeout: 15_000 }, (error, _, stderr) => {
       const lines = stderr.trim().split('\n')
-      resolve(lines[lines.length - 1] || (error?.message ?? ''))
+      resolve(lines[lines.length - 1] || (error?.message ?? '').trim())
     })
     child.stdin?.end()
   })

@@ -104,10 +104,10 @@ describe('createAggregator', () => {
     const { sink, events } = memorySink()
     const aggregator = createAggregator(sink, manualClock())
     for (let n = 0; n < 13; n += 1) {
-      aggregator.refused(refusal({ path: `/${n}`, bytes_up: 2, address: undefined }), 'a')
+      aggregator.refused(refusal({ path: `/${n}`, bytes_up: 2, duration_ms: 0.1, address: undefined }), 'a')
     }
     aggregator.close()
-    expect(events.at(-1)).toMatchObject({ count: 3, bytes_up: 6, path: undefined })
+    expect(events.at(-1)).toMatchObject({ count: 3, bytes_up: 6, duration_ms: 0.3, path: undefined })
   })
 
   it('loses no count while the sink has no room, and says so to the caller', () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -228,5 +228,10 @@ describe('openEventLog', () => {
     database.close()
     await expect(openEventLog({ folder })).rejects.toThrow(/newer octroi/)
     expect(() => queryEvents(folder, {})).toThrow(/newer octroi/)
+    writeFileSync(join(folder, 'events.db'), 'x'.repeat(8192))
+    await expect(openEventLog({ folder })).rejects.toThrow(
+      /events\.db cannot be used: file is not a database/,
+    )
+    expect(() => queryEvents(folder, {})).toThrow(/events\.db cannot be used: file is not a database/)
   })
 })

@@ -8,6 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { registerDoctor } from '../../src/cli/doctor.ts'
 import type { HostFacts, InsideFacts } from '../../src/cli/doctor.ts'
 import { runProgram } from '../../src/cli/program.ts'
+import { OperatorError } from '../../src/core/errors.ts'
 import type { Grant } from '../../src/handles/model.ts'
 import { shapePresets } from '../../src/handles/shapes.ts'
 import { writeTrustFiles } from '../../src/sandbox/bundle.ts'
@@ -75,6 +76,7 @@ async function inside(broker: Partial<FakeBrokerOptions>, args: readonly string[
   const register = registerDoctor({
     host: notAsked,
     inside: () => Promise.resolve(facts),
+    firstSandbox: () => Promise.resolve('coder'),
     run: {
       open: () =>
         Promise.resolve({
@@ -241,6 +243,7 @@ async function outside(spoil: (facts: HostFacts) => Promise<void> = () => Promis
   const register = registerDoctor({
     host: () => Promise.resolve(facts),
     inside: notAsked,
+    firstSandbox: notAsked,
     run: { open: notAsked },
   })
   const code = await runProgram(['--config', '/c.yaml', 'doctor'], { io, groups: [register] })
@@ -272,11 +275,28 @@ describe('octroi doctor', () => {
     expect(code).toBe(1)
   })
 
-  it('wants --sandbox with --inside and not without', async () => {
+  it('takes --sandbox with --inside only, which tests the first of the configuration else', async () => {
     const { io, err } = memoryIo()
-    const groups = [registerDoctor({ host: notAsked, inside: notAsked, run: { open: notAsked } })]
-    expect(await runProgram(['--config', '/c', 'doctor', '--inside'], { io, groups })).toBe(2)
-    expect(await runProgram(['--config', '/c', 'doctor', '--sandbox', 's'], { io, groups })).toBe(2)
-    expect(err.join('\n')).toContain('--inside needs --sandbox NAME')
+    const asked: string[] = []
+    const groups = (first: string | undefined) => [
+      registerDoctor({
+        host: notAsked,
+        inside: (_, sandbox) => {
+          asked.push(sandbox)
+          return Promise.reject(new OperatorError('far enough'))
+        },
+        firstSandbox: () => Promise.resolve(first),
+        run: { open: notAsked },
+      }),
+    ]
+    const doctor = (first: string | undefined, ...args: string[]) =>
+      runProgram(['--config', '/c', 'doctor', ...args], { io, groups: groups(first) })
+    expect(await doctor('coder', '--sandbox', 's')).toBe(2)
+    expect(await doctor(undefined, '--inside')).toBe(2)
+    expect(err.join('\n')).toContain('the configuration has no sandbox; name one with --sandbox')
+    expect(await doctor('coder', '--inside')).toBe(1)
+    expect(await doctor('coder', '--inside', '--sandbox', 'other')).toBe(1)
+    expect(asked).toEqual(['coder', 'other'])
+    expect(err).toContain('testing from inside the sandbox coder')
   })
 })

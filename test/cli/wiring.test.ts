@@ -58,6 +58,16 @@ describe('octroi with the broker stopped', () => {
     expect((await octroi('env', '--sandbox', 'frist')).err).toContain('did you mean first?')
   })
 
+  it('names the listener with TLS to a sandbox that its certificate identifies', async () => {
+    const cert = `  cert: { identity: [{ client_certificate: "${'ab'.repeat(32)}" }] }\n`
+    const { octroi, configPath } = installed(cert)
+    const text = readFileSync(configPath, 'utf8')
+    const both = '[127.0.0.1:28431, "https://127.0.0.1:28432"], admin'
+    writeFileSync(configPath, text.replace('127.0.0.1:0, admin', both))
+    expect((await variables(octroi, 'cert'))['HTTPS_PROXY']).toBe('https://127.0.0.1:28432')
+    expect((await variables(octroi, 'first'))['HTTPS_PROXY']).toMatch(/^http:.*:28431$/)
+  })
+
   it('issues a token again when the key that sealed it is another, and says so', async () => {
     const { octroi, state, configPath } = installed()
     writeFileSync(configPath, readFileSync(configPath, 'utf8').replace(':0, admin', ':28431, admin'))

@@ -82,7 +82,7 @@ function inputOf(text: string): UsageInput {
 /** Placeholders anywhere in a head. */
 fuzz({
   name: 'placeholder',
-  inCi: 20_000,
+  inCi: 10_000,
   full: 1_000_000,
   maxBytes: 1_000,
   dictionary: [
@@ -125,6 +125,8 @@ fuzz({
     checkFound(text)
     checkMade(text, random)
     const input = inputOf(text)
+    // The reader of heads lets nothing else through.
+    if (!/^[\x21-\x7e]+$/.test(input.target)) return 'refused:unreadable'
     const result = checkUsage(input)
     if (result.kind === 'deny') return `refused:${result.reason} ${result.truth}`
     const swaps = result.kind === 'swap' ? result.swaps : []
