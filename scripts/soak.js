@@ -1,7 +1,7 @@
 // Mixed good, hostile and aborted traffic against a broker in a process of its own, for a while:
 //   npm run soak                         half an hour, to watch it
 //   npm run soak -- --minutes 3          less
-//   npm run soak -- --write              to record it in docs/soak.md
+//   npm run soak -- --write --note TEXT  to record it in docs/soak.md, with what else the machine was doing
 // At its end memory and descriptors must be flat, every decision in the log, and the chain whole; else it exits with 1.
 import { readFileSync, readdirSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
@@ -25,11 +25,15 @@ const sampleMs = 2_000
 const settleMs = 15_000
 
 const { values } = parseArgs({
-  options: { minutes: { type: 'string', default: '30' }, write: { type: 'boolean', default: false } },
+  options: {
+    minutes: { type: 'string', default: '30' },
+    write: { type: 'boolean', default: false },
+    note: { type: 'string', default: '' },
+  },
 })
 const minutes = Number(values.minutes)
 if (!(minutes > 0)) {
-  console.error('usage: npm run soak -- [--minutes N] [--write]')
+  console.error('usage: npm run soak -- [--minutes N] [--write] [--note TEXT]')
   process.exit(2)
 }
 
@@ -55,6 +59,7 @@ try {
     ...{ minutes, clients, acts, seed, samples, idle, after, exit, tally, failures },
     ...{ logged: countLogged(), chain: verifyEvents(stage.stateFolder) },
     machine: `${availableParallelism()} cores, Node ${process.version}`,
+    note: values.note,
     date: new Date().toISOString().slice(0, 10),
   })
   console.log(text.body)

@@ -11,7 +11,7 @@ if (isMainThread && process.send !== undefined) {
   process.channel?.unref()
   setInterval(() => {
     // The time between two looks, of which the resolution is no delay.
-    const ms = (/** @type {number} */ ns) => Math.max(0, Math.round(ns / 10_000) / 100 - resolution)
+    const ms = (/** @type {number} */ ns) => Math.max(0, Math.round(ns / 100_000) / 10 - resolution)
     const { heapUsed, external } = process.memoryUsage()
     process.send?.({
       lag: { p50: ms(delay.percentile(50)), p99: ms(delay.percentile(99)), max: ms(delay.max) },

@@ -26,6 +26,7 @@
  * @property {ReadonlyMap<string, number>} failures acts that did not go as they should
  * @property {{ ok: boolean }} chain
  * @property {string} machine
+ * @property {string} note what else the machine was doing
  * @property {string} date
  */
 
@@ -57,7 +58,7 @@ export function flatness(samples) {
   const line =
     last === undefined
       ? ''
-      : `${last.seconds.toFixed(0).padStart(5)} s  ${last.rss.toFixed(0)} MB  heap ${last.heap.toFixed(0)} MB  ${last.descriptors} descriptors  lag p99 ${last.lag.p99} ms`
+      : `${last.seconds.toFixed(0).padStart(5)} s  ${last.rss.toFixed(0)} MB  heap ${last.heap.toFixed(0)} MB  ${last.descriptors} descriptors  lag p99 ${last.lag.p99.toFixed(0)} ms`
   return {
     rss,
     heap,
@@ -121,7 +122,7 @@ export function report(run) {
         ]),
   ].join('\n\n')
   const page = `# Soak\n\nWritten by \`npm run soak -- --minutes ${run.minutes} --write\`, never by hand: ${run.acts} acts of ${run.clients} clients, half of them
-good, a quarter hostile, a quarter aborted, on ${run.date}, ${run.machine} shared with the clients and the upstreams.
+good, a quarter hostile, a quarter aborted, on ${run.date}, ${run.machine} shared with the clients and the upstreams${run.note === '' ? '' : `; ${run.note}`}.
 Memory is anonymous memory of the broker; the lag of its event loop was measured in it. _nobody_ are requests that name no
 sandbox.\n\n${body}\n`
   return { body: `\n${body}\n`, page, isGood }
@@ -146,7 +147,7 @@ function rowsOf(samples) {
         last.rss.toFixed(0),
         last.heap.toFixed(0),
         String(last.descriptors),
-        String(last.lag.p50),
+        last.lag.p50.toFixed(1),
       ].concat([
         most(({ lag }) => lag.p99).toFixed(1),
         most(({ lag }) => lag.max).toFixed(0),

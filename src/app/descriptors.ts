@@ -13,10 +13,7 @@ export function connectionLimits(
 ): Pick<PlaneLimits, 'connections' | 'sandboxConnections'> {
   const most = Number(/^Max open files\s+(\d+)/m.exec(table ?? '')?.[1] ?? Infinity)
   const connections = Math.min(defaultLimits.connections, Math.max(4, Math.floor((most - own) / 2)))
-  return {
-    connections,
-    sandboxConnections: Math.min(defaultLimits.sandboxConnections, Math.floor(connections / 2)),
-  }
+  return { connections, sandboxConnections: Math.floor(connections / 2) }
 }
 
 function readLimits(): string | undefined {

@@ -3,6 +3,7 @@ import type { DenyReason, HandleTruth } from '../core/errors.ts'
 import type { Slot } from '../handles/model.ts'
 import { slotHeader } from '../handles/slot.ts'
 import { checkUsage } from '../handles/usage.ts'
+import { neverRelayed } from '../http1/method.ts'
 import type { Proof, SandboxView, Snapshot } from '../identity/model.ts'
 import { createSelfGuard } from '../net/self-guard.ts'
 import { isMetadataName, judge } from '../policy/address.ts'
@@ -21,7 +22,7 @@ export interface Question {
 
 /** One check in the order of the data plane. */
 export interface Step {
-  readonly check: 'identity' | 'paused' | 'metadata' | 'self' | 'policy' | 'handle' | 'guard'
+  readonly check: 'framing' | 'identity' | 'paused' | 'metadata' | 'self' | 'policy' | 'handle' | 'guard'
   readonly passed: boolean
   readonly text: string
 }
@@ -54,8 +55,11 @@ export interface Examined {
 
 /** The checks up to and including the first that fails, in the order of the data plane. */
 export function firstDenial(examined: Examined): { steps: Step[]; denied: Denied | undefined } {
-  const steps: Step[] = [identityStep(examined.sandbox)]
-  const checks = [checkPaused, checkMetadata, checkSelf, checkPolicy, checkHandle, checkGuard]
+  const steps: Step[] = []
+  const checks = [
+    ...[checkMethod, checkIdentity, checkPaused],
+    ...[checkMetadata, checkSelf, checkPolicy, checkHandle, checkGuard],
+  ]
   for (const check of checks) {
     const { step, denied } = check(examined)
     if (step !== undefined) steps.push(step)
@@ -79,9 +83,14 @@ function verdict(
   return { step, denied: { rule: undefined, hint: undefined, truth: undefined, ...denied } }
 }
 
-function identityStep({ identity }: SandboxView): Step {
+function checkMethod({ asked: { request } }: Examined): Checked {
+  if (request.kind === 'connect' || !neverRelayed.has(request.method)) return {}
+  return verdict('framing', `${request.method} is never relayed`, { reason: 'method_unsupported' })
+}
+
+function checkIdentity({ sandbox: { identity } }: Examined): Checked {
   const text = identity.map((proofs) => proofs.map(proofText).join(' and ')).join(', or ')
-  return { check: 'identity', passed: true, text: `assumed; proved by ${text}` }
+  return verdict('identity', `assumed; proved by ${text}`)
 }
 
 function proofText(proof: Proof): string {
@@ -118,7 +127,8 @@ function selfGuard({ listen, selfNames }: Config) {
 
 function checkPolicy({ decision }: Examined): Checked {
   if (decision.verdict === 'deny') {
-    const by = decision.rule === undefined ? 'no rule allows this' : `decided by ${decision.rule}`
+    const unruled = decision.reason === 'malformed' ? 'the path has two readings' : 'no rule allows this'
+    const by = decision.rule === undefined ? unruled : `decided by ${decision.rule}`
     return verdict('policy', `${decision.reason}: ${by}`, decision)
   }
   return verdict(

@@ -44,10 +44,17 @@ export function findHeadEnd(bytes: Buffer, from: number, limits: HeadLimits): nu
   if (end >= 0) return end + 4
   const most = limits.targetBytes + limits.fieldBytes + 64
   if (hasBareLf(bytes, from)) return { problem: 'bare LF' }
+  if (from === 0 && isOtherProtocol(bytes)) return { problem: 'no HTTP: TLS or SOCKS, by its first byte' }
   if (!bytes.includes(0x0a) && bytes.length > limits.targetBytes + 64)
     return { problem: 'first line too long', tooLarge: 'target' }
   if (bytes.length > most) return { problem: 'head too long', tooLarge: 'fields' }
   return undefined
+}
+
+/** A client of another protocol waits for an answer and never sends the end of a head. */
+function isOtherProtocol(bytes: Buffer): boolean {
+  const [first = 0x0d] = bytes
+  return first !== 0x0d && (first <= 0x20 || first >= 0x7f)
 }
 
 /** A lenient reader could take a bare LF for the end of the head, so there is nothing to wait for. */

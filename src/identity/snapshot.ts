@@ -41,7 +41,7 @@ export function compileSnapshot(input: SnapshotInput): Snapshot {
     hash: hashOf(config),
     sandboxes: views,
     handles: new Map(input.handles.map((handle) => [handle.placeholder, handle])),
-    bound: boundOf(config, [...views.values()]),
+    bound: boundOf(config),
     selfNames: config.selfNames,
   }
 }
@@ -115,10 +115,11 @@ function compiledFor(config: Config, own: SandboxConfig | undefined, template: s
 const hasNoRules = (block: PolicyBlock): boolean =>
   block.allow.length === 0 && block.deny.length === 0 && block.access.length === 0
 
-function compile(config: Config, template: string | undefined, own: PolicyBlock | undefined): Compiled {
+function compile(config: Config, template: string | undefined, own: SandboxConfig | undefined): Compiled {
   const above = template === undefined ? undefined : config.templates.get(template)
   const { allow, deny, access, limits } = effectivePolicy(above, own)
-  const policy = compilePolicy({ allow, deny, access: destinationsOf(config, access) })
+  const bound = boundOf(config).get(own?.tenant ?? above?.tenant ?? '')
+  const policy = compilePolicy({ allow, deny, access: destinationsOf(config, access), bound })
   return { policy, access, limits }
 }
 
@@ -162,8 +163,12 @@ function hashOf(config: Config): string {
   return hash
 }
 
+const bounds = new WeakMap<Config, ReadonlyMap<string, BoundDestinations>>()
+
 /** Per tenant, the destinations of every access that a sandbox or template of it has. */
-function boundOf(config: Config, views: readonly SandboxView[]): Map<string, BoundDestinations> {
+function boundOf(config: Config): ReadonlyMap<string, BoundDestinations> {
+  const known = bounds.get(config)
+  if (known !== undefined) return known
   const accesses = new Map<string, Set<string>>()
   const add = (tenant: string, names: readonly string[]): void => {
     const known = accesses.get(tenant) ?? new Set<string>()
@@ -172,15 +177,12 @@ function boundOf(config: Config, views: readonly SandboxView[]): Map<string, Bou
   }
   for (const { tenant, access } of config.templates.values()) add(tenant, access)
   for (const { tenant, access } of config.sandboxes.values()) add(tenant, access)
-  for (const { tenant, grants } of views)
-    add(
-      tenant,
-      grants.map(({ access }) => access.name),
-    )
-  return new Map(
+  const found = new Map(
     Array.from(accesses, ([tenant, names]) => [
       tenant,
       boundDestinations(destinationsOf(config, [...names])),
     ]),
   )
+  bounds.set(config, found)
+  return found
 }

@@ -33,7 +33,7 @@ export function decide(policy: Policy, request: PolicyRequest): Decision {
   const [first] = matched
   if (first === undefined) return missDenial(policy, buckets, reading)
   const isSimple = matched.length === 1 && first.tls === 'terminate'
-  return isSimple ? first.alone : allowance(matched, first, { buckets, reading })
+  return isSimple ? first.alone : allowance(matched, first, { policy, buckets, reading })
 }
 
 /** The same decision, with the rules that touch the host, or of the hosts spelled nearest where none does. */
@@ -61,11 +61,16 @@ const distinct = <T>(items: readonly T[]): T[] => [...new Set(items)]
 function allowance(
   matched: readonly CompiledRule[],
   first: CompiledRule,
-  { buckets, reading: { request } }: { buckets: readonly Bucket[]; reading: Reading },
+  facts: { policy: Policy; buckets: readonly Bucket[]; reading: Reading },
 ): Allow {
   const { alone } = matched.find(isAccess) ?? first
+  const { policy, buckets, reading } = facts
+  const { request } = reading
+  const { host, port } = request.destination
   const isSpliced =
-    matched.every((rule) => rule.tls === 'splice') && !needsReading(buckets, request.destination.port)
+    matched.every((rule) => rule.tls === 'splice') &&
+    !needsReading(buckets, port) &&
+    policy.bound?.has(host, port) !== true
   const schemes: readonly Scheme[] =
     request.kind === 'http' ? [request.scheme] : distinct(matched.map((rule) => rule.scheme))
   return {

@@ -87,6 +87,11 @@ export interface PolicyInput {
   readonly allow: readonly Rule[]
   readonly deny: readonly Rule[]
   readonly access: readonly AccessDestination[]
+  /**
+   * Destinations of every access of the tenant. They are never spliced: what one sandbox stored there with a credential,
+   * another must not read back unread.
+   */
+  readonly bound?: { has(host: string, port: number): boolean } | undefined
 }
 
 /**

@@ -4,7 +4,7 @@ import type { CompiledRule } from './compiled-rule.ts'
 import { isPublicName } from './host-pattern.ts'
 import { collect, findNode, hostTrie, nodeFor } from './host-trie.ts'
 import type { HostTrie } from './host-trie.ts'
-import type { Destination } from './model.ts'
+import type { Destination, PolicyInput } from './model.ts'
 
 /** The rules of one host pattern or range, in canonical order. */
 export interface Bucket {
@@ -21,6 +21,8 @@ export interface Policy {
   /** Address rules by prefix length, shortest first, then network: one step per length in use. */
   readonly ranges: ReadonlyMap<number, ReadonlyMap<string, Bucket>>
   readonly any: Bucket | undefined
+  /** What is never spliced. */
+  readonly bound: PolicyInput['bound']
   /** Every rule, in canonical order: the order of the configuration is gone. */
   readonly rules: readonly CompiledRule[]
 }
@@ -44,7 +46,7 @@ interface Draft {
 const emptyDraft = (): Draft => ({ allow: [], deny: [], hasPaths: false })
 
 /** Builds the index over rules that are in canonical order already. */
-export function indexRules(rules: readonly CompiledRule[]): Policy {
+export function indexRules(rules: readonly CompiledRule[], bound?: PolicyInput['bound']): Policy {
   const names = hostTrie<Draft>()
   const literals = new Map<string, Draft>()
   const ranges = new Map<number, Map<string, Draft>>()
@@ -59,6 +61,7 @@ export function indexRules(rules: readonly CompiledRule[]): Policy {
     literals,
     ranges: new Map([...ranges].sort(([a], [b]) => a - b)),
     any: any.allow.length + any.deny.length === 0 ? undefined : any,
+    bound,
     rules,
   }
 

@@ -25,7 +25,10 @@ export function compilePolicy(input: PolicyInput): Policy {
   // The order of the configuration must mean nothing, not even for which of two matching rules is named.
   const keyed = rules.map((rule) => ({ rule, key: lineOf(rule) }))
   keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
-  return indexRules(keyed.map(({ rule }) => rule))
+  return indexRules(
+    keyed.map(({ rule }) => rule),
+    input.bound,
+  )
 }
 
 /** Canonical text of a policy: one line per rule, the same for every order of the same rules. */

@@ -5,6 +5,8 @@ import { TLSSocket } from 'node:tls'
 /** Bytes held before the socket is paused, and below which it is resumed. */
 const high = 256 * 1024
 const low = 64 * 1024
+/** Pieces held apart; a peer that sends byte by byte must not make each a step of its own. */
+const manyPieces = 16
 
 /**
  * Pull side of a socket: bytes are taken in order by one consumer, the socket is paused when nobody takes them. Ends
@@ -85,8 +87,9 @@ export class ByteReader {
     this.#flow()
   }
 
-  /** Takes what came in one piece, at most `max` bytes; `undefined` when nothing is there. */
+  /** Takes what came in one piece, or in many small ones, at most `max` bytes; `undefined` when nothing is there. */
   take(max: number): Buffer | undefined {
+    if (this.#chunks.length > manyPieces) this.peek()
     const first = this.#chunks[0]
     if (first === undefined) return undefined
     if (first.length <= max) this.#chunks.shift()

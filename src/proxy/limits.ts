@@ -50,7 +50,7 @@ export const defaultLimits: PlaneLimits = {
   tunnelIdleMs: 3_600_000,
   halfCloseMs: 1_000,
   connections: 10_000,
-  sandboxConnections: 2_048,
+  sandboxConnections: 5_000,
   idleUpstreams: 512,
   upstreamIdleMs: 4_000,
   heldBytes: 64 * 1024,

@@ -54,6 +54,7 @@ export async function listen(
   const server = tcpServer(accept)
   server.maxConnections = plane.limits.connections
   await bind(server, at, holderOf)
+  server.on('error', (err) => plane.log.error({ err }, 'a connection could not be accepted'))
   const address = server.address()
   return {
     at:
@@ -129,8 +130,13 @@ async function bind(server: Server, at: ListenAt, holderOf: HolderOf): Promise<v
   if (at.kind === 'unix') await rm(at.path, { force: true })
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(bindError(error, at, holderOf)))
-    if (at.kind === 'unix') server.listen(at.path, resolve)
-    else server.listen(at.port, at.host, resolve)
+    if (at.kind === 'tcp') server.listen(at.port, at.host, resolve)
+    else {
+      // The socket is bound within this call: by the umask it is the owner's alone from its first moment on.
+      const umask = process.umask(0o177)
+      server.listen(at.path, resolve)
+      process.umask(umask)
+    }
   })
   server.removeAllListeners('error')
   if (at.kind === 'unix') await chmod(at.path, 0o600)

@@ -115,9 +115,12 @@ function decided(record: Record): Omit<AuditEvent, 'kind'> {
     handle: record.handle,
     lease: record.lease,
     tls: record.tls,
-    note: record.note,
+    note: noteOf(record),
   }
 }
+
+/** An upstream has its say in some notes, such as by the names of its certificate: as much as one line. */
+const noteOf = ({ note }: Record): string | undefined => note?.slice(0, 500)
 
 /** The durable half of a swapped exchange or a spliced tunnel. */
 export const decisionEvent = (record: Record): AuditEvent => ({ ...decided(record), kind: 'decision' })
@@ -146,6 +149,6 @@ export function endEvent(record: Record, now: number): AuditEvent {
     ...result,
     address: record.address,
     tls: record.tls,
-    note: record.note,
+    note: noteOf(record),
   }
 }

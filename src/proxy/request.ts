@@ -2,6 +2,7 @@ import { Refusal } from '../core/errors.ts'
 import { listOf, valuesOf, type Problem } from '../http1/fields.ts'
 import { requestFraming, type Framing } from '../http1/framing.ts'
 import type { RequestHead } from '../http1/head.ts'
+import { neverRelayed } from '../http1/method.ts'
 import { hostFieldOf, parseAbsoluteTarget, parseAuthority, sameDestination } from '../policy/destination.ts'
 import type { Destination, Scheme } from '../policy/model.ts'
 
@@ -24,8 +25,6 @@ export interface Inside {
   readonly destination: Destination
   readonly scheme: Scheme
 }
-
-const neverRelayed = new Set(['TRACE', 'TRACK', 'DEBUG', 'CONNECT'])
 
 /** A `Refusal` for a head that has no single reading. */
 export function problemRefusal(problem: Problem): Refusal {
@@ -65,8 +64,8 @@ export function readRequest(head: RequestHead, inside: Inside | undefined): Clie
 
 /** The destination that a request names which could not be read otherwise; for its event and its refusal. */
 export function destinationNamed(head: RequestHead): Destination | undefined {
-  const absolute = parseAbsoluteTarget(head.target)
-  return absolute.ok ? absolute.destination : undefined
+  const named = head.method === 'CONNECT' ? parseAuthority(head.target) : parseAbsoluteTarget(head.target)
+  return named.ok ? named.destination : undefined
 }
 
 /** Authority of a CONNECT; the Host field, if any, must name the same destination. */

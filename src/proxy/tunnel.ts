@@ -11,7 +11,7 @@ import { intercept } from './intercept.ts'
 import { isStillReached } from './live.ts'
 import { startRecord, type Record } from './record.ts'
 import { refuse } from './refuse.ts'
-import { readConnect } from './request.ts'
+import { destinationNamed, readConnect } from './request.ts'
 import { splice } from './splice.ts'
 import { noteSender, whoAsks, type Who } from './who.ts'
 
@@ -110,6 +110,7 @@ function readNamed({ client, head, snapshot, record }: Asked): Destination {
   try {
     return readConnect(head)
   } catch (error) {
+    record.destination = destinationNamed(head)
     noteSender(client, head, { snapshot, record })
     throw error
   }

@@ -12,8 +12,8 @@ describe('limits of connections', () => {
   it.each([
     ['256', 96, 48],
     ['1024', 480, 240],
-    ['1048576', 10_000, 2_048],
-    ['unlimited', 10_000, 2_048],
+    ['1048576', 10_000, 5_000],
+    ['unlimited', 10_000, 5_000],
     ['16', 4, 2],
   ])(
     'leave descriptors to other sandboxes where %s files may be open',
@@ -23,6 +23,6 @@ describe('limits of connections', () => {
   )
 
   it('are the usual ones on a system that does not tell', () => {
-    expect(connectionLimits('')).toEqual({ connections: 10_000, sandboxConnections: 2_048 })
+    expect(connectionLimits('')).toEqual({ connections: 10_000, sandboxConnections: 5_000 })
   })
 })

@@ -14,7 +14,7 @@ import {
 import type { ReadRange } from './second-reading-address.ts'
 
 const seed = runSeed()
-const count = proofCount(100_000, 10_000_000)
+const count = proofCount(60_000, 10_000_000)
 
 /** Starts and prefix lengths around which addresses are made: every row of the registries and their neighbours. */
 const borders = (

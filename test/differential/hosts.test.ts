@@ -5,7 +5,7 @@ import { seeded, type Seeded } from '../helpers/seeded.ts'
 import { readAuthority, readHost } from './second-reading.ts'
 
 const seed = runSeed()
-const count = proofCount(100_000, 1_000_000)
+const count = proofCount(60_000, 1_000_000)
 
 const labels = [
   ...[

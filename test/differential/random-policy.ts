@@ -180,28 +180,31 @@ export function anyDestinations(random: Seeded, access: string): AccessDestinati
 export function anyPolicy(random: Seeded): PolicyInput {
   const list = (most: number, isDeny: boolean): Rule[] =>
     Array.from({ length: random.below(most + 1) }, () => anyRule(random, isDeny))
+  const ofOthers = random.pick(names)
   return {
     allow: list(6, false),
     deny: list(2, true),
     access: Array.from({ length: random.below(3) }, (_, n) => anyDestinations(random, `access-${n}`)).flat(),
+    bound: maybe(random, () => ({ has: (host: string, port: number) => host === ofOthers && port === 443 })),
   }
 }
 
-function anyDestination(random: Seeded): Destination {
-  const host = random.pick([names, names, names, literals, special].map((list) => random.pick(list)))
+function destinationOf(host: string, port: number): Destination {
   const family = isIP(host)
-  return {
-    host,
-    port: random.pick([443, 443, 443, 80, 8443, 22]),
-    ip: family === 4 || family === 6 ? family : 0,
-  }
+  return { host, port, ip: family === 4 || family === 6 ? family : 0 }
 }
+
+const anyDestination = (random: Seeded): Destination =>
+  destinationOf(
+    random.pick([names, names, names, literals, special].map((list) => random.pick(list))),
+    random.pick([443, 443, 443, 80, 8443, 22]),
+  )
 
 const slips = [...'%%%2fFeE5cC0.;/*~abA1\\', '']
 
 /** A raw path, often one that almost fits a pattern. */
-export function anyPath(random: Seeded): string {
-  const start = random.below(2) === 0 ? random.pick(patterns).replaceAll('*', 'q') : '/v1'
+export function anyPath(random: Seeded, near: readonly string[] = patterns): string {
+  const start = random.below(2) === 0 ? random.pick(near).replaceAll('*', 'q') : '/v1'
   const more = Array.from({ length: random.below(4) }, () => random.pick(pieces)).join('')
   let path = (random.below(3) === 0 ? '' : start) + more
   for (let times = random.below(5) - 2; times > 0; times--) {
@@ -211,15 +214,22 @@ export function anyPath(random: Seeded): string {
   return path.startsWith('/') ? path : `/${path}`
 }
 
-export function anyRequest(random: Seeded): PolicyRequest {
-  const destination = anyDestination(random)
+/** A request, two times in three one to the host, and near the path, that a rule of the policy is about. */
+export function anyRequest(random: Seeded, policy: PolicyInput): PolicyRequest {
+  const rules = [...policy.allow, ...policy.deny, ...policy.access]
+  const rule = rules.length > 0 && random.below(3) > 0 ? random.pick(rules) : undefined
+  const isAbout = rule !== undefined && 'host' in rule && rule.host !== 'any'
+  const host = isAbout ? rule.host.replace('*.', random.pick(['b.', 'x.', 'b.x.'])) : undefined
+  const usual = anyDestination(random)
+  const destination = host === undefined ? usual : destinationOf(host, usual.port)
   if (random.below(5) === 0) return { kind: 'connect', destination, now: 100 }
+  const paths = rule !== undefined && 'paths' in rule ? rule.paths : undefined
   return {
     kind: 'http',
     destination,
     scheme: random.pick(['https', 'https', 'http']),
     method: random.pick(methods),
-    path: anyPath(random),
+    path: anyPath(random, paths),
     now: 100,
   }
 }

@@ -9,7 +9,7 @@ import { readRange } from './second-reading-address.ts'
 import { readDecision, readGuard } from './second-reading.ts'
 
 const seed = runSeed()
-const count = proofCount(100_000, 1_000_000)
+const count = proofCount(60_000, 1_000_000)
 const requestsPerPolicy = 10
 
 describe(`policies and requests read twice, OCTROI_SEED=${seed}`, () => {
@@ -20,7 +20,7 @@ describe(`policies and requests read twice, OCTROI_SEED=${seed}`, () => {
       const policy = anyPolicy(random)
       const compiled = compilePolicy(policy)
       for (let each = 0; each < requestsPerPolicy; each++, number++) {
-        const request = anyRequest(random)
+        const request = anyRequest(random, policy)
         const decision = decide(compiled, request)
         const reading = readDecision(policy, request)
         const shown = (): string => JSON.stringify({ number, policy, request, decision, reading })

@@ -325,9 +325,10 @@ function howTo(
     looksInside(rule) &&
     coversHost(rule, destination, true) &&
     (rule.ports.length === 0 || rule.ports.includes(destination.port))
-  const isBound = policy.access.some(
-    ({ host, port }) => port === destination.port && namesHost(host, destination, false),
-  )
+  const { host, port } = destination
+  const isOwn = policy.access.some((each) => each.port === port && namesHost(each.host, destination, false))
+  // Nor where another sandbox of the tenant has an access.
+  const isBound = isOwn || policy.bound?.has(host, port) === true
   const refusesOwn = matching.some((rule) => rule.ownCredentials === 'refuse')
   const isEachUnread = matching.every(
     (rule) => rule.tls === 'splice' && rule.scheme === 'https' && !looksInside(rule),

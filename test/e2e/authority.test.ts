@@ -318,6 +318,15 @@ describe('hosts, authorities and what a rule covers', () => {
       })
     })
 
+    it('a CONNECT whose Host names another destination is 421, and its event names the one it asked for', async () => {
+      const mark = bench.mark()
+      const asked = await bench.ask('s1', 'CONNECT api.good.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n')
+      expect(asked.response.statusLine).toMatch(
+        /^HTTP\/1\.1 421 octroi authority_mismatch api\.good\.test:443 id=/,
+      )
+      expect((await mark.decisions(1))[0]).toMatchObject({ agent: 'a1', host: 'api.good.test', port: 443 })
+    })
+
     it('B029: a spliced tunnel is cut before one byte for another name, none, ECH or no TLS', async () => {
       const splice = await spliceTarget()
       for (const [what, bytes] of hellos) {

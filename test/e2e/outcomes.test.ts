@@ -3,7 +3,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { attackBench, until, type AttackBench } from '../helpers/attack-bench.ts'
-import { ok, type OnRequest } from '../helpers/origin.ts'
+import { ok, startOrigin, type OnRequest } from '../helpers/origin.ts'
 
 describe('what the log says of exchanges that went wrong', () => {
   let bench: AttackBench
@@ -28,6 +28,25 @@ describe('what the log says of exchanges that went wrong', () => {
     expect(await client.response()).toMatchObject({ status: 502 })
     const [event] = await mark.decisions(1)
     expect(event).toMatchObject({ status: 502, verdict: 'deny', reason: 'credential_in_response' })
+  })
+
+  it('a note is short, however many names the certificate of an upstream has', async () => {
+    const names = Array.from({ length: 1_000 }, (_, n) => `a-name-of-the-upstream-${n}.evil.test`)
+    const { cert, key } = await bench.ca.issue({ names })
+    const other = await startOrigin({ tls: { cert, key } })
+    const before = await bench.config()
+    await bench.broker.reconfigure(before.replace(/(host: free.good.test, ports: \[)\d+/, `$1${other.port}`))
+    bench.mayDial.add(`127.0.0.1:${other.port}`)
+    const authority = `free.good.test:${other.port}`
+    const client = await bench.tunnel('s1', authority)
+    const mark = bench.mark()
+    client.write(`GET / HTTP/1.1\r\nHost: ${authority}\r\n\r\n`)
+    expect((await client.response()).statusLine).toContain('502 octroi upstream_tls')
+    const [event] = await mark.decisions(1)
+    expect(event?.note).toMatch(/^free\.good\.test: ERR_TLS_CERT_ALTNAME_INVALID: /)
+    expect(event?.note?.length).toBeLessThanOrEqual(500)
+    await bench.broker.reconfigure(before)
+    await other.stop()
   })
 
   it('a request that is denied while its client is already gone is denied in the log too', async () => {

@@ -203,7 +203,7 @@ describe('what one call stores and another reads', () => {
     await swapAndStore('?field')
     const { k1 } = bench.secrets
     expect(store.text).toBe(k1)
-    for (const size of [1, 2, 3, 4, 7, 11]) {
+    for (const size of [1, 4, 11]) {
       let read = ''
       for (let at = 1; at + size <= k1.length; at += size) {
         const client = await bench.tunnel('s1', 'free.good.test')

@@ -23,7 +23,7 @@ const wide = ['0.0.0.0/1', '128.0.0.0/1', '::/1', '8000::/1'].map(cidr)
 /** Texts of addresses and ranges: what a resolver answers, what a rule says. */
 fuzz({
   name: 'address',
-  inCi: 40_000,
+  inCi: 25_000,
   full: 1_000_000,
   maxBytes: 100,
   dictionary: [

@@ -8,7 +8,7 @@ const readings = ['latin1', 'utf8', 'utf16le'] as const
 /** Events with hostile text in every field. */
 fuzz({
   name: 'audit-line',
-  inCi: 25_000,
+  inCi: 10_000,
   full: 1_000_000,
   maxBytes: 600,
   dictionary: [

@@ -10,7 +10,7 @@ import { fuzz, holds, same } from './fuzz.ts'
 /** Authorities of CONNECT and Host fields, and hosts of rules, as one text. */
 fuzz({
   name: 'authority',
-  inCi: 25_000,
+  inCi: 15_000,
   full: 1_000_000,
   maxBytes: 400,
   dictionary: [

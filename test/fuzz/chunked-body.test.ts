@@ -34,7 +34,7 @@ function read(pieces: readonly Buffer[]): Read {
 /** Chunked bodies. */
 fuzz({
   name: 'chunked-body',
-  inCi: 25_000,
+  inCi: 15_000,
   full: 1_000_000,
   dictionary: [
     ...[

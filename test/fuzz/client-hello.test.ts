@@ -8,7 +8,7 @@ import { fuzz, holds, inPieces, same } from './fuzz.ts'
 /** Bytes that begin a tunnel, as far as the end of a ClientHello. */
 fuzz({
   name: 'client-hello',
-  inCi: 25_000,
+  inCi: 15_000,
   full: 1_000_000,
   maxBytes: 4_096,
   dictionary: [

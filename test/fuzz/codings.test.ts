@@ -19,7 +19,7 @@ const oneShot: Readonly<Record<string, (bytes: Buffer) => Buffer>> = {
 /** An input is the value of Content-Encoding, a line break, and the body. */
 fuzz({
   name: 'codings',
-  inCi: 1_500,
+  inCi: 1_000,
   full: 200_000,
   dictionary: [
     ...[

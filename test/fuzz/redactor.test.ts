@@ -45,7 +45,7 @@ function filled(bytes: Buffer, value: string, random: Seeded): { bytes: Buffer; 
 fuzz({
   name: 'redactor',
   inCi: 500,
-  full: 200_000,
+  full: 100_000,
   maxBytes: 500,
   dictionary: [
     ...guaranteed.map(({ name }) => `{{${name}}}`),

@@ -12,7 +12,7 @@ const everything = compilePath('/**')
 /** Request targets of a forward proxy and of a tunnel, and the paths of rules. */
 fuzz({
   name: 'request-target',
-  inCi: 25_000,
+  inCi: 15_000,
   full: 1_000_000,
   maxBytes: 600,
   dictionary: [
@@ -90,6 +90,19 @@ function checkTarget(target: string, inside: Inside | undefined): string {
     if (error instanceof Refusal) return `refused:${error.reason} ${error.detail}`
     throw error
   }
+  for (const fields of [
+    [['Host', 'other.test']],
+    [
+      ['Host', host],
+      ['Host', host],
+    ],
+    [],
+  ] as const) {
+    holds(
+      isRefused(() => readRequest({ ...head, fields }, inside)),
+      `taken with ${JSON.stringify(fields)}`,
+    )
+  }
   same(head.target, target, 'the target of the head')
   holds(
     target.endsWith(request.target) || request.target === `/${tailOf(target)}`,
@@ -101,6 +114,15 @@ function checkTarget(target: string, inside: Inside | undefined): string {
   same(isAmbiguousPath(request.path), isTwoFaced(request.path), `second reading of ${request.path}`)
   holds(matchesPath(everything, request.path), 'a path that /** does not match')
   return `taken:${request.scheme} ${isAmbiguousPath(request.path)}`
+}
+
+function isRefused(read: () => unknown): boolean {
+  try {
+    read()
+    return false
+  } catch (error) {
+    return error instanceof Refusal
+  }
 }
 
 /** What stands behind the authority where there is no path. */

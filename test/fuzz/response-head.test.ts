@@ -6,7 +6,7 @@ import { fuzz, holds, same } from './fuzz.ts'
 /** What an upstream may begin its answer with. */
 fuzz({
   name: 'response-head',
-  inCi: 40_000,
+  inCi: 25_000,
   full: 1_000_000,
   dictionary: [
     ...[

@@ -108,7 +108,8 @@ function wrap(socket: Socket | TLSSocket): RawClient {
       let found: { response: RawResponse; length: number } | undefined
       const isOver = (): boolean => (found = parse(text, isClosed, method)) !== undefined || isClosed
       await wait(isOver, ms, 'whole response')
-      if (found === undefined) throw new Error(`closed before a whole response; received ${JSON.stringify(text)}`)
+      if (found === undefined)
+        throw new Error(`closed before a whole response; received ${JSON.stringify(text)}`)
       text = text.slice(found.length)
       return found.response
     },

@@ -15,7 +15,7 @@ import { seeded } from '../helpers/seeded.ts'
  * Whatever this reader takes, every other parser must read as the same requests, or refuse. They may take more, since they
  * forgive what is refused here.
  */
-const count = proofCount(15_000, 1_000_000)
+const count = proofCount(8_000, 1_000_000)
 const seed = runSeed()
 /** Python is asked about so many at most. */
 const mostForPython = 100_000

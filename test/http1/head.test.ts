@@ -24,6 +24,20 @@ function verdict(text: string): Verdict {
   return 'ok'
 }
 
+describe('the first byte', () => {
+  it.each([
+    ['a TLS ClientHello', [0x16, 0x03, 0x01]],
+    ['SOCKS 5', [0x05, 0x01, 0x00]],
+    ['a blank', [0x20]],
+  ])('of %s is refused without waiting for more', (_, bytes) => {
+    expect(findHeadEnd(Buffer.from(bytes), 0, requestLimits)).toMatchObject({ problem: expect.any(String) })
+  })
+
+  it.each(['G', '\r', 'get'])('of %j may begin a head', (text) => {
+    expect(findHeadEnd(Buffer.from(text), 0, requestLimits)).toBeUndefined()
+  })
+})
+
 describe('request heads', () => {
   it.each(rows)('$name', ({ head, expected }) => {
     expect(verdict(head)).toBe(expected)

@@ -129,6 +129,23 @@ describe('a snapshot', () => {
     expect(selfNames).toEqual(['broker.example.net'])
   })
 
+  it('never splices a destination of an access that another sandbox of the tenant has', async () => {
+    const splicing = (tenant: string, host: string): string =>
+      `  splicing: { tenant: ${tenant}, allow: [{ host: "${host}", ports: [443, 8443], tls: splice }] }\n`
+    const tls = async (own: string, authority: string): Promise<string | undefined> => {
+      const bench = await identityBench(yaml + own)
+      const parsed = parseAuthority(authority)
+      if (!parsed.ok) throw new TypeError(parsed.problem)
+      const { policy } = await bench.view('splicing')
+      const decision = decide(policy, { kind: 'connect', destination: parsed.destination, now: 0 })
+      return decision.verdict === 'allow' ? decision.tls : undefined
+    }
+    expect(await tls(splicing('web', 'api.example.com'), 'api.example.com:443')).toBe('terminate')
+    expect(await tls(splicing('web', 'api.example.com'), 'api.example.com:8443')).toBe('splice')
+    expect(await tls(splicing('web', '*.example.com'), 'a.wild.example.com:8443')).toBe('terminate')
+    expect(await tls(splicing('other', 'api.example.com'), 'api.example.com:443')).toBe('splice')
+  })
+
   it('has a hash that says which rules are in force, whatever their order and the state of the store', async () => {
     const bench = await identityBench(yaml)
     const { hash } = await bench.snapshot()

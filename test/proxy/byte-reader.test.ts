@@ -61,6 +61,17 @@ describe('a reader', () => {
     expect(reader).toMatchObject({ ended: true, closed: true, finished: false })
   })
 
+  it('takes what came byte by byte in large pieces', () => {
+    const { socket } = slowSocket(0)
+    const reader = new ByteReader(socket)
+    for (let n = 0; n < 100_000; n++) socket.emit('data', Buffer.from('x'))
+    expect([reader.take(65_536)?.length, reader.take(65_536)?.length, reader.take(1)]).toEqual([
+      65_536,
+      34_464,
+      undefined,
+    ])
+  })
+
   it('of a socket whose end was read before says so at once', async () => {
     const { socket } = slowSocket(0)
     socket.resume()

@@ -92,6 +92,12 @@ describe('npm test', () => {
     expect(ended.code).toBe(0)
   })
 
+  it('runs one part of the proof when it is named', async () => {
+    checkout.write('test/proof/a.test.ts', `${top}it('one', () => expect(1).toBe(2))\n`)
+    checkout.write('test/proof/b.test.ts', `${top}it('two', () => {})\n`)
+    expect(lastLine(await test('--proof', 'test/proof/b'))).toBe('1 passed, 0 failed, 0 skipped')
+  })
+
   it('refuses another major than 24', async () => {
     rmSync(join(checkout.dir, 'node_modules', `node-${process.platform}-${process.arch}`))
     const { code, stderr } = await run([...pretend(checkout, 'v26.1.0'), script()])

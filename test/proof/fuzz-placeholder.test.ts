@@ -1,0 +1,3 @@
+/** Mutations of the corpus `placeholder` at the full count; `OCTROI_PROOF_COUNT` sets another. */
+process.env['OCTROI_PROOF_COUNT'] ??= '1000000'
+await import('../fuzz/placeholder.test.ts')
