@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { startAdminServer, startOwnerSocket } from '../admin/server.ts'
 import type { ProxyListener } from '../config/model.ts'
+import { OperatorError } from '../core/errors.ts'
 import type { Holder, Prepare } from '../identity/holder.ts'
 import { listen, type Listener } from '../proxy/listener.ts'
 import type { Control, NamedListener } from './control.ts'
@@ -64,6 +65,7 @@ export function createDoors(
       }
       try {
         for (const at of wanted.filter((one) => !open.has(keyOf(one)))) {
+          refuseTaken(at, open.values())
           const listener = await listen(running.plane, at, holderOf)
           fresh.push({ at, listener, named: { name: proxy, address: addressOf(listener, at) } })
         }
@@ -82,6 +84,15 @@ export function createDoors(
       }
       return { commit, abort }
     },
+  }
+}
+
+/** Two listeners on one path: the end of the old one would remove the socket of the new one. */
+function refuseTaken(at: ProxyListener, open: Iterable<Door>): void {
+  if (at.kind === 'tcp') return
+  for (const { at: other } of open) {
+    if (other.kind === 'tcp' || other.path !== at.path) continue
+    throw new OperatorError(`${at.path} is open for something else; it can be changed by a restart`)
   }
 }
 

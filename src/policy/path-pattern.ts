@@ -94,14 +94,14 @@ export function decodeUnreserved(text: string): string {
 }
 
 /**
- * What lenient servers may make of a raw path, for deny rules: decoded and case-folded, then without `;`
- * parameters, then with `//` merged.
+ * What lenient servers may make of a raw path, for deny rules: decoded and case-folded, with and without `;`
+ * parameters, with and without `//` merged.
  */
 export function foldedPaths(raw: string): readonly string[] {
   const decoded = decodeFully(raw).toLowerCase()
+  if (!decoded.includes(';') && !decoded.includes('//')) return [decoded]
   const bare = decoded.replace(/;[^/]*/g, '')
-  const merged = bare.replace(/\/{2,}/g, '/')
-  return decoded === merged ? [decoded] : [decoded, bare, merged]
+  return [decoded, bare].flatMap((form) => [form, form.replace(/\/{2,}/g, '/')])
 }
 
 /**

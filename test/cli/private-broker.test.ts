@@ -26,7 +26,7 @@ interface Place extends Installed {
 }
 
 /** An installation whose private brokers end soon after their last run. */
-function place({ idleExit = '500ms', ...own }: Record<string, string> = {}): Place {
+function place({ idleExit = '1s', ...own }: Record<string, string> = {}): Place {
   const made = installed()
   const env = { DEMO_KEY: demoKey, PATH: process.env['PATH'], OCTROI_IDLE_EXIT: idleExit, ...own }
   const { io, err } = memoryIo({ env })
@@ -144,7 +144,7 @@ describe('private broker of octroi run', () => {
       ['--disable-warning=ExperimentalWarning', '--input-type=module', '-e', script, configPath],
       {
         cwd: folder,
-        env: { DEMO_KEY: demoKey, PATH: process.env['PATH'], OCTROI_IDLE_EXIT: '300ms' },
+        env: { DEMO_KEY: demoKey, PATH: process.env['PATH'], OCTROI_IDLE_EXIT: '1s' },
         stdio: ['ignore', 'pipe', 'inherit'],
       },
     )

@@ -100,6 +100,8 @@ describe(`a ClientHello read by OpenSSL as well, OCTROI_SEED=${seed}`, () => {
       expect({ ...shown, name: ours.serverName }).toEqual({ ...shown, name: theirs.name?.toLowerCase() })
       if (theirs.protocols === undefined) continue
       const protocols = theirs.protocols.filter((protocol) => !isGrease(protocol))
+      // OpenSSL prints a byte beyond ASCII in a way of its own; which bytes were sent is then not to be read from it.
+      if (ours.alpn.some((protocol) => /[^\x20-\x7e]/.test(protocol))) continue
       expect({ ...shown, alpn: ours.alpn }).toEqual({ ...shown, alpn: protocols })
     }
     expect(compared).toBeGreaterThan(count / 10)

@@ -202,11 +202,31 @@ const anyDestination = (random: Seeded): Destination =>
 
 const slips = [...'%%%2fFeE5cC0.;/*~abA1\\', '']
 
+/** What a server may still take for the same path. */
+const disguises: readonly ((path: string, at: number) => string)[] = [
+  (path) => `${path};x=1`,
+  (path) => path.replace(/(?<=.)\//, ';v=2/'),
+  (path) => path.replace('/', '//'),
+  (path) => path.toUpperCase(),
+  (path, at) => path.slice(0, at) + escapeOf(path.charAt(at)) + path.slice(at + 1),
+  (path, at) => path.slice(0, at) + escapeOf(path.charAt(at)).replace('%', '%25') + path.slice(at + 1),
+]
+const escapeOf = (character: string): string =>
+  character === '' || character === '/'
+    ? character
+    : `%${character.charCodeAt(0).toString(16).padStart(2, '0')}`
+
 /** A raw path, often one that almost fits a pattern. */
 export function anyPath(random: Seeded, near: readonly string[] = patterns): string {
-  const start = random.below(2) === 0 ? random.pick(near).replaceAll('*', 'q') : '/v1'
-  const more = Array.from({ length: random.below(4) }, () => random.pick(pieces)).join('')
-  let path = (random.below(3) === 0 ? '' : start) + more
+  const pattern = random.pick(near).replaceAll('*', random.pick(['q', '', 'q/z']))
+  if (random.below(3) === 0) {
+    const disguised = random.pick(disguises)(pattern, random.below(pattern.length))
+    return random.below(3) === 0
+      ? random.pick(disguises)(disguised, random.below(disguised.length))
+      : disguised
+  }
+  const start = random.pick([pattern, pattern, '/v1', ''])
+  let path = start + Array.from({ length: random.below(4) }, () => random.pick(pieces)).join('')
   for (let times = random.below(5) - 2; times > 0; times--) {
     const at = random.below(path.length + 1)
     path = path.slice(0, at) + random.pick(slips) + path.slice(at + random.below(2))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startTestBroker, type TestBroker } from '../helpers/broker.ts'
 import { startOrigin, type Origin } from '../helpers/origin.ts'
-import { rawClient } from '../helpers/raw-client.ts'
+import { rawClient, rawUnixClient } from '../helpers/raw-client.ts'
 import { createTestCa } from '../helpers/test-ca.ts'
 
 async function freePort(): Promise<number> {
@@ -69,6 +69,20 @@ sandboxes:
     await broker.reconfigure(yaml({ trust: 'other.pem' }))
     client.write(request)
     expect((await client.response()).statusLine).toContain('502 octroi upstream_tls')
+    await broker.reconfigure(yaml())
+  })
+
+  it('leaves a socket alone that would become a proof, as it does a port', async () => {
+    const path = join(broker.folder, 'proxy.sock')
+    const shared = yaml()
+      .replace('listen: { proxy: ', `listen: { proxy: ["unix:${path}", `)
+      .replace(', admin', '], admin')
+    await broker.reconfigure(shared)
+    await expect(broker.reconfigure(yaml({ s2: `{ socket: ${path} }` }))).rejects.toThrow('by a restart')
+    const client = await rawUnixClient(path)
+    client.write('GET http://plain.good.test/ HTTP/1.1\r\nHost: plain.good.test\r\n\r\n')
+    expect(await client.response()).toMatchObject({ status: 407 })
+    client.destroy()
     await broker.reconfigure(yaml())
   })
 

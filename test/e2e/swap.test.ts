@@ -259,8 +259,8 @@ templates:
   it('A153: a placeholder that is a character off is none, and nothing a client adds shapes the value', async () => {
     const handle = h1()
     const last = handle.at(-1) ?? ''
-    const flipped =
-      handle.slice(0, -1) + (last === last.toLowerCase() ? last.toUpperCase() : last.toLowerCase())
+    const otherCase = last === last.toLowerCase() ? last.toUpperCase() : last.toLowerCase()
+    const flipped = handle.slice(0, -1) + (otherCase === last ? (Number(last) + 1) % 10 : otherCase)
     for (const value of [
       handle.slice(0, -1),
       `${handle}x`,
@@ -274,7 +274,7 @@ templates:
       const mark = bench.mark()
       client.write(get('api.good.test', '/v1/x', bearer(value)))
       const response = await client.response()
-      if (value !== flipped || flipped !== handle) expect([value, response.status]).toEqual([value, 403])
+      expect([value, response.status]).toEqual([value, 403])
       await mark.decisions(1)
       expect(mark.upstream()).not.toContain(bench.secrets.k1)
       client.destroy()
